@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 
-.PHONY: setup demo check test printed chaos soak fuzz compose-test browser-test ray-test wheel-test docs lint protos protos-check bench clean
+.PHONY: setup demo check test mutants printed chaos soak fuzz compose-test browser-test ray-test wheel-test docs lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -37,7 +37,15 @@ check: lint
 test: lint protos-check
 	$(BIN)/pytest -n 3 --dist worksteal --ignore tests/browser --ignore tests/ray
 	$(BIN)/pytest -n 2 tests/browser
+	$(BIN)/python -m tests.mutants.run tenth
 	@echo 'not run here: tests of --runtime ray, which start a cluster (make ray-test)'
+
+# Takes away, one at a time, the lines that privacy and safety hang on, and sees for each that its test
+# fails: tests/mutants/table.txt. Some minutes for all of them; `make mutants MUTANTS=ledger` has those
+# that mention a word. `make test` runs a tenth, another one each day.
+MUTANTS ?=
+mutants: setup
+	$(BIN)/python -m tests.mutants.run $(MUTANTS)
 
 # Every command that README and docs print, as it is printed: those too that take minutes.
 printed: setup

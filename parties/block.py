@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.fingerprints import bound_to_data
-from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -15,7 +15,7 @@ from tallyroom.protocols.run.participant import Participant, Reply
 from tallyroom.protocols.run.refusal import RefusingParty
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role
-from tallyroom.storage.party_answers import PartyAnswers
+from tallyroom.storage.party_answers import PartyAnswers, things_told
 
 if TYPE_CHECKING:
     from tallyroom.parties.consent import Consent
@@ -37,7 +37,7 @@ class PartyBlock(Participant):
         randomness: Randomness,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
-        signet: Signet | None = None,
+        signet: PartySigner | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent
@@ -45,6 +45,7 @@ class PartyBlock(Participant):
         self.signet = signet
         self._answering = holdings
         self._led: set[bytes] = set()
+        self._told_before: dict[bytes, dict[bytes, bytes]] = {}
         self._of_pairs: dict[bytes, list[Message]] = {}
         self._randomness = bound_to_data(randomness, holdings)
         self._answers = answers
@@ -66,11 +67,12 @@ class PartyBlock(Participant):
     def _asked_again(self, message: Message) -> Reply:
         """The same shares again, drawn from the same randomness: servers count them once.
 
-        A machine that still waits for others has said what there is to say. So has one that servers
-        led from stage to stage: begun anew, it could be told something else than before, and what
-        it gives the two times may together be more than it must give. Shares of pairs depend on the
-        other side as well, which may have been started anew since: those are repeated as they were,
-        for to meet again would give others, and half of them.
+        A machine that still waits for others has said what there is to say. So has one that was
+        told more than the question, such as a key or who takes part: begun anew, it could be told
+        something else than before, and what it gives the two times may together be more than it
+        must give. Shares of pairs depend on the other side as well, which may have been started
+        anew since: those are repeated as they were, for to meet again would give others, and half
+        of them.
         """
         run = message.run
         if message.body[0].tobytes() != self._queries[run]:
@@ -122,8 +124,12 @@ class PartyBlock(Participant):
         digest = hashlib.blake2s(data + message.body[0].tobytes()).digest()
         try:
             if not self._answers.begin(message.run[:NONCE_BYTES], digest):
-                reason = "this run was begun with other data or another query: nothing is added"
+                reason = (
+                    "this run was begun with other data or another query, or is too old: "
+                    "nothing is added"
+                )
                 raise PeerError(message.sender, reason)
+            self._told_before[message.run] = self._answers.told(message.run[:NONCE_BYTES])
         except OSError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
 
@@ -146,14 +152,34 @@ class PartyBlock(Participant):
         """What comes after an outcome with `more`, once that is sent."""
         return self.advance(run, proceed)
 
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """What stations tell is on disk before it is answered: a host that is killed and started
+        again takes nothing else in its place."""
+        if self._answers is None or message.sender_role is Role.PARTY:
+            return super()._receive(machine, message)
+        before = self._told_before.get(message.run, {})
+        told = things_told(message)
+        if any(before.get(key, digest) != digest for key, digest in told.items()):
+            return Rejected(message.sender, "tells something else than before we were restarted")
+        step = super()._receive(machine, message)
+        new = {key: digest for key, digest in told.items() if key not in before}
+        if new and not isinstance(step, Rejected):
+            try:
+                self._answers.tell(message.run[:NONCE_BYTES], new)
+            except OSError as error:
+                return Failed(f"cannot keep what was told: {error}")
+        return step
+
     def _hear(self, message: Message) -> None:
         super()._hear(message)
-        if message.sender_role is Role.SERVER:
+        asks = message.phase in (Phase.QUERY, Phase.PAIRING)
+        if not asks and message.sender_role is not Role.PARTY:
             self._led.add(message.run)
 
     def forget(self, run: bytes) -> None:
         super().forget(run)
         self._led.discard(run)
+        self._told_before.pop(run, None)
         self._of_pairs.pop(run, None)
 
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:

@@ -126,17 +126,24 @@ def _columns_of_array(array: NDArray[Any], owner: str) -> list[tuple[str, Any]]:
 
 def _values(content: Any, name: str, owner: str) -> Column | None:
     """The code of every cell, by itself (`protocols.cells`); None for a column whose type is of
-    neither numbers nor text, such as times.
+    neither numbers nor text nor dates.
 
-    A statistic refuses a column with NaN when it is asked about it, not before.
+    The type of a column says nothing else: one word in it makes objects of all its cells, and their
+    codes are to stay as they were.
     """
     values = np.asarray(content.to_numpy() if hasattr(content, "to_numpy") else content)
     if values.ndim != 1:
         raise LocalError(f"column {name!r} of {owner} has {values.ndim} dimensions, not one")
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
+        column = values.astype(np.float64)
+        column[column == 0] = 0.0  # -0 is 0
+        infinite = np.isinf(column)
+        column[infinite] = encode_cells(map(_text, column[infinite].tolist()))
+        return column
     if isinstance(content, list | tuple):  # numpy has all of them in the form of one
         return encode_cells(map(_text, content))
+    if values.dtype.kind == "M":
+        values = values.astype("datetime64[us]").astype(object)
     if values.dtype.kind not in "UTO":
         return None
     return encode_cells(map(_text, values.tolist()))

@@ -114,6 +114,11 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
     held = ~training | whole
     score: Column = fitted.predict_proba(inputs)[:, 1]
     unit = (0.0, 1.0)
+    trained = int(training.sum())
+    note = (
+        f"{trained} of {len(training)} records are taken as public and nothing protects them: the "
+        "model was trained on them, and thresholds may follow their scores"
+    )
     part = {"score": score[training], "label": label[training].astype(np.float64)}
     return Dataset(
         f"{spec} by {model}",
@@ -121,4 +126,5 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
         {"score": unit, "label": unit},
         {"value": "score", "score": "score", "label": "label"},
         public={} if whole else part,
+        notes=(note,),
     )

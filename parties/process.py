@@ -4,6 +4,7 @@ NAT."""
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
 from tallyroom.protocols.wire.meter import Meter
+from tallyroom.protocols.wire.numbers import last_number
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.channel import open_channel, stop_signal
@@ -33,6 +35,7 @@ from tallyroom.protos.identity_files import write_secret
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from tallyroom.protos.tasks import Tasks
 from tallyroom.storage.party_answers import PartyAnswers
+from tallyroom.storage.store import SECRET
 
 if TYPE_CHECKING:
     from tallyroom.parties.peers import Peers
@@ -74,11 +77,20 @@ def party_randomness(config: PartyConfig) -> Randomness:
     two different sharings: with a store, its secret is made once and kept."""
     if config.seed is not None or config.store is None:
         return Randomness.for_role(config.seed, "parties")
-    path = config.store / "secret.key"
+    path = config.store / SECRET
     if not path.exists():
         config.store.mkdir(parents=True, exist_ok=True)
         write_secret(path, os.urandom(KEY_BYTES))
     return Randomness(path.read_bytes())
+
+
+def party_answers(config: PartyConfig) -> PartyAnswers | None:
+    """Called before its secret is drawn: a store that has one, and not what was said with it, has
+    lost that, or is a copy without it. Every run until now counts as begun then."""
+    if config.store is None:
+        return None
+    known = (config.store / SECRET).exists()
+    return PartyAnswers(config.store / "answers", last_number(time.time()) if known else b"")
 
 
 class PartyHost:
@@ -88,13 +100,11 @@ class PartyHost:
     def __init__(self, config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
         self._config = config
         self._consent = Consent(config.policy, config.store) if config.policy else None
+        answers = party_answers(config)
         randomness = party_randomness(config)
-        self._block = make_block(
-            config.holdings,
-            randomness,
-            self._consent,
-            PartyAnswers(config.store / "answers") if config.store is not None else None,
-        )
+        self._block = make_block(config.holdings, randomness, self._consent, answers)
+        if config.seed is None:
+            self._block.begun.clock = time.time
         self._version = config.holdings.version(randomness)
         self._block.signet = signet_of(config.credentials)
         self._dispatcher = Dispatcher(self._block, self._post_to_peers, self._carry)

@@ -3,9 +3,9 @@
 import datetime as dt
 
 from tallyroom.protocols.identity.certificates import Credentials
-from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.vouchers import PartySigner
 
 
-def signet_of(credentials: Credentials) -> Signet:
+def signet_of(credentials: Credentials) -> PartySigner:
     """Checks at every use that others' certificates hold. Raises `LocalError`."""
     return credentials.signet(lambda: dt.datetime.now(dt.UTC))

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -56,6 +57,16 @@ MAX_EPSILON_TEXT = 64
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
 ASKING_BYTES = 16
 _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
+
+
+_OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
+"""Of a field that changes nothing in what is released: two questions that differ in no other ask
+for one release. Every other field is part of what a release is, without a word."""
+
+
+def of_the_release(each: Field[Any]) -> bool:
+    """Whether what is released depends on this field of a query."""
+    return bool(each.metadata.get("of the release", True))
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -111,7 +122,7 @@ class Query:
     (`foreseen`). They are charged when they are asked, like any question.
     """
 
-    nonce: bytes
+    nonce: bytes = field(metadata=_OF_THE_ASKING)
     statistic: Statistic
     aggregator: str
     parties: int
@@ -123,11 +134,11 @@ class Query:
     min_parties: int
     records_per_unit: int = 1
     max_records_per_party: int = 1
-    deadline: float = 30.0
+    deadline: float = field(default=30.0, metadata=_OF_THE_ASKING)
     delta: float = 0.0
-    later_epsilon: Fraction = Fraction(0)
-    later_delta: float = 0.0
-    asking: str = ""
+    later_epsilon: Fraction = field(default=Fraction(0), metadata=_OF_THE_ASKING)
+    later_delta: float = field(default=0.0, metadata=_OF_THE_ASKING)
+    asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
 
     def __post_init__(self) -> None:
@@ -333,6 +344,17 @@ class Query:
         return replace(spend, epsilon=spend.epsilon + self.later_epsilon, delta=float(delta))
 
     @property
+    def release(self) -> tuple[object, ...]:
+        """All that decides what is released, beside the statistic: every field that is not of the
+        asking alone. `honest` is in it where it is set."""
+        kept = [each.name for each in fields(self) if of_the_release(each)]
+        return tuple(
+            getattr(self, name)
+            for name in kept
+            if name != "statistic" and (name != "honest" or self.honest)
+        )
+
+    @property
     def stream(self) -> str:
         """The label of the randomness that a role draws for this query.
 
@@ -340,17 +362,7 @@ class Query:
         to a restarted party would be masked by the same bytes, and their difference would show.
         How the release is post-processed is not in it: that changes no vector and no noise.
         """
-        others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
-        rest = (
-            self.noise,
-            self.data,
-            self.min_parties,
-            self.records_per_unit,
-            self.max_records_per_party,
-            self.delta,
-            *((self.honest,) if self.honest else ()),
-        )
-        released = repr((self.plan.identity, *others, *rest)).encode()
+        released = repr((self.plan.identity, *self.release)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
     def encode(self) -> bytes:

@@ -20,6 +20,7 @@ QUESTIONS = "tallyroom.questions"
 """Statistics that studies ask, and nobody by name."""
 STUDIES = "tallyroom.studies"
 KERNELS = "tallyroom.kernels"
+NOISE_LAWS = "tallyroom.noise_laws"
 RUNTIMES = "tallyroom.runtimes"
 
 KINDS: Mapping[str, str] = {
@@ -28,6 +29,7 @@ KINDS: Mapping[str, str] = {
     QUESTIONS: "statistic",
     STUDIES: "study",
     KERNELS: "kernel",
+    NOISE_LAWS: "noise law",
     RUNTIMES: "runtime",
 }
 """What an entry of each group is called."""

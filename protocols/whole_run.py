@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.aggregation.contract import Ids, Memory, OneRound, Total
+from tallyroom.protocols.aggregation.contract import Ids, Memory, Total
+from tallyroom.protocols.aggregation.mechanism import draw_noise
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.query import Query
@@ -49,9 +51,9 @@ def whole_run(
 
     # EACH SERVER writes the ε it is about to spend in its ledger, then adds the full noise to its
     # share: the answer stays private even if all the other servers tell the analyst theirs.
-    if (mechanism := query.mechanism) is not None:
+    if query.mechanism is not None:
         for server, share in enumerate(shares):
-            noise = mechanism.draw(plan.noises, randomness.derive(f"server-{server}"))
+            (noise,) = draw_noise(query, plan.noises, randomness.derive(f"server-{server}"))
             shares[server] = plan.measure(share) + plan.place(noise.view(np.uint64))
 
     # THE COORDINATOR adds the noisy shares. Masks cancel; what is left is the sum and the noise.

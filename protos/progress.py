@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.run.standing import MOST_SHOWN, Standing
+from tallyroom.protocols.run.party_states import MOST_SHOWN, PartyProgress
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter, Tally, tallies_by_link
 from tallyroom.protos import tally_pb2 as pb
@@ -34,7 +34,7 @@ def links_from_wire(links: Iterable[pb.LinkTally]) -> dict[str, Tally]:
 def states_from_wire(states: bytes, parties: int) -> NDArray[np.uint8]:
     """Empty unless it is one known state per party."""
     found = np.frombuffer(states, dtype=np.uint8)
-    if len(found) != parties or parties > MOST_SHOWN or (found > max(Standing)).any():
+    if len(found) != parties or parties > MOST_SHOWN or (found > max(PartyProgress)).any():
         return np.zeros(0, dtype=np.uint8)
     return found
 

@@ -20,14 +20,15 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES
 from tallyroom.protocols.run.machines import check, collector_machine
 from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import Refusals, refusal_words
-from tallyroom.protocols.run.standing import party_states
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
 from tallyroom.protocols.wire.meter import Direction, Meter
+from tallyroom.protocols.wire.numbers import number, time_of
+from tallyroom.servers.evidence_keeper import EvidenceKeeper
 from tallyroom.servers.releases import Releases
-from tallyroom.servers.witness import Witness
 from tallyroom.storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
@@ -41,8 +42,9 @@ MAX_RECORDS_EACH = 1 << 24
 KEY_BYTES = 16
 
 
-class Coordinator(Witness):
-    """`seeded`: questions without a key get one from the seed as well, and not at random."""
+class Coordinator(EvidenceKeeper):
+    """`seeded`: questions without a key get one from the seed as well, and not at random.
+    `last_time` is that of the last run that was numbered (`protocols.run.begun`)."""
 
     def __init__(
         self,
@@ -56,7 +58,8 @@ class Coordinator(Witness):
         super().__init__(Role.COORDINATOR, ledger.record)
         self._max_records_per_party = max_records_per_party
         self._seeded = seeded
-        self._questions: dict[bytes, Query] = {}
+        self._questions: dict[str, Query] = {}
+        self.last_time = 0
         self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
@@ -135,12 +138,8 @@ class Coordinator(Witness):
         key = self._randomness.bytes(KEY_BYTES) if self._seeded else os.urandom(KEY_BYTES)
         return replace(question, key=key.hex())
 
-    def nonce_of(self, question: Question) -> bytes:
-        """The same question under the same key is the same run, also after a restart."""
-        return self.named(self.keyed(question).key)
-
     def named(self, key: str) -> bytes:
-        """What a question under this key is called."""
+        """What a question under this key is called, also after a restart."""
         return self._randomness.derive(f"question {key}").bytes(NONCE_BYTES)
 
     def asked_before(self, question: Question) -> Query | None:
@@ -148,19 +147,23 @@ class Coordinator(Witness):
 
         Raises `LocalError` where the key was another question's.
         """
-        known = self._questions.get(self.nonce_of(question)) if question.key else None
+        known = self._questions.get(question.asking) if question.key else None
         if known is not None and question.as_put(known) != known:
             raise LocalError("another question was asked under this key: choose a new one")
         return known
 
-    def query(self, question: Question) -> Query:
-        """The query for a question. Raises `LocalError` where it cannot be asked here."""
+    def query(self, question: Question, time: int | None = None) -> Query:
+        """The query for a question, in a run of this time, or else one that is named for its key.
+        The same question under the same key is the same run. Raises `LocalError` where it cannot be
+        asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
         question = self.keyed(question)
         if (known := self.asked_before(question)) is not None:
             return known
-        nonce = self.nonce_of(question)
+        nonce = self.named(question.key)
+        if time is not None:
+            nonce = number(time, int.from_bytes(nonce, "big"))
         query = question.query(
             nonce, self.parties, self.servers, self.all_records, self.most_records
         )
@@ -202,11 +205,16 @@ class Coordinator(Witness):
     def withdraw(self, run: bytes) -> None:
         """Takes back a run that nobody has heard of."""
         self.forget(run)
-        for known in (self._names, self._questions):
-            known.pop(run[:NONCE_BYTES], None)
+        for asking in [key for key, query in self._questions.items() if query.run == run]:
+            del self._questions[asking]
+
+    def remember_time(self, run: bytes) -> None:
+        """This run was begun: all that follow are of a later time."""
+        self.last_time = max(self.last_time, time_of(run[:NONCE_BYTES]))
 
     def _remember_question(self, query: Query) -> None:
-        self._questions.setdefault(query.nonce, query)
+        self.remember_time(query.run)
+        self._questions.setdefault(query.asking, query)
         while len(self._questions) > MOST_QUESTIONS:
             del self._questions[next(iter(self._questions))]
 

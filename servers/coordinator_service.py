@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,8 +17,8 @@ from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.privacy.caps import Composition
 from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.standing import MOST_SHOWN
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Tally, tallies_by_link
 from tallyroom.protos import tally_pb2 as pb
@@ -97,6 +98,7 @@ class CoordinatorService(PeerDirectory):
             Answers(self._store.folder / "answers", self._store.durable),
             self.reports,
             self._store.durable,
+            time.time if config.seed is None else None,
         )
         self._joined = asyncio.Condition()
 
@@ -177,7 +179,7 @@ class CoordinatorService(PeerDirectory):
         await self._analyst(context)
         try:
             question = self.coordinator.keyed(Question.decode(request.json))
-            name = self.coordinator.nonce_of(question)
+            name = self.coordinator.named(question.key)
             asked = question.encode()
             kept, run = self.runs.kept(name), self.runs.live.asked(name)
             if kept is None and run is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.run.participant import Participant, Reply
-from tallyroom.protocols.run.standing import MOST_SHOWN
+from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import RUN_BYTES, Message, Phase, Role, decode
 from tallyroom.protos import tally_pb2 as pb
@@ -312,6 +312,9 @@ class MessageService(MessagesServicer):
 
     async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
         await self._coordinator_only(request, context)
+        if self.participant.begun.is_ahead(request.run):  # its name would raise our mark
+            reason = "no run has such a number yet"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         try:
             await self._tasks.finish(self.forget(request.run))
         except OSError as error:

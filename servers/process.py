@@ -1,5 +1,6 @@
 """The server process: `tally server`."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +12,7 @@ from tallyroom.protocols.privacy.caps import Composition
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.receipts import signer
 from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.numbers import last_number
 from tallyroom.protos.channel import new_server, serving, stop_signal
 from tallyroom.protos.heap import keep_freed_memory
 from tallyroom.protos.tally_pb2_grpc import (
@@ -51,6 +53,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     keep_freed_memory()
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
+    known = store.has_secret
     randomness = store.randomness(config.seed, f"server-{config.index}")
     journal = Journal(store.folder / "runs") if store.durable else None
     participant = AggregationServer(
@@ -77,7 +80,11 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     post.certificate = config.credentials.certificate
     post.told_servers = others.find
     others.give_up = post.give_up
+    if config.seed is None:
+        participant.begun.clock = time.time
     if journal:
+        # A store that lost its runs, or is a copy without them, knows of none that it began.
+        participant.begun.mark = journal.begin(last_number(time.time()) if known else b"")
         for run in journal.forgotten():
             participant.forget(run)
         for run, records in journal.retold():

@@ -96,14 +96,4 @@ def tree_of(query: Query) -> str | None:
     """What makes two questions ask the same tree: all but how its answer is post-processed."""
     if not query.plan.reusable:
         return None
-    return query.plan.identity + repr(
-        (
-            query.aggregator,
-            query.epsilon,
-            query.noise,
-            query.data,
-            query.records_per_unit,
-            query.min_parties,
-            query.delta,
-        )
-    )
+    return query.plan.identity + repr(query.release)

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from tallyroom.protocols.aggregation.contract import Records, Total
 from tallyroom.protocols.errors import RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.run.begun import Clock, next_time
 from tallyroom.protocols.run.machines import stages
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
@@ -55,8 +56,11 @@ class Runs:
         answers: Answers,
         reports: Reports,
         durable: bool,
+        clock: Clock | None = None,
     ) -> None:
+        """Runs are numbered by `clock`, or named for their keys where there is none."""
         self.live = live
+        self._clock = clock
         self._coordinator = coordinator
         self._post = post
         self._dispatch = dispatch
@@ -89,16 +93,17 @@ class Runs:
 
     async def begin(self, question: Question) -> Run:
         """Begins a run, or finds what answers the question already."""
-        name = self._coordinator.nonce_of(question)
+        question = self._coordinator.keyed(question)
+        name = self._coordinator.named(question.key)
         if name in self._cancelled:
             raise RunFailed(CANCELLED)
         while True:
-            query = self._coordinator.query(question)
+            if (asked := self.live.asked(name)) is not None:
+                return asked
+            query = self._coordinator.query(question, self._next_time())
             other = self.live.of(self._coordinator.name_of(query))
             if other is None:
                 break
-            if other.name == name:
-                return other
             await asyncio.wait([other.over])  # a stored tree answers one question after the other
         called = self._coordinator.name_of(query)
         run = Run(name, question.encode(), query, self._coordinator.data, called)
@@ -108,6 +113,9 @@ class Runs:
             return run
         self.live.add(run)
         return await self._background.finish(self._begin(run))
+
+    def _next_time(self) -> int | None:
+        return next_time(self._coordinator.last_time, self._clock()) if self._clock else None
 
     async def _begin(self, run: Run) -> Run:
         """A run is in the journal before anybody hears of it; a question to a stored tree is not:
@@ -155,6 +163,7 @@ class Runs:
         """Takes up the runs of the journal where they were left; those that are over are known."""
         for name in self._answers.names():
             if (kept := self.kept(name)) is not None:
+                self._coordinator.remember_time(kept.run)
                 with contextlib.suppress(TallyError):  # of a version that asked otherwise
                     self._remember(name, kept, decode_query(kept.run, kept.query, "store"))
         if (journal := self._post.journal) is None:
@@ -180,7 +189,7 @@ class Runs:
             raise LookupError("it was cut off before it began")
         kept, counts = begun(records[0][1])
         query = decode_query(run, kept.query, "journal")
-        name = self._coordinator.nonce_of(Question.decode(kept.question))
+        name = self._coordinator.named(Question.decode(kept.question).key)
         return Run(name, kept.question, query, kept.data, run), counts
 
     def _conduct(self, run: Run, outcomes: list[Reply]) -> None:

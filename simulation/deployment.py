@@ -26,7 +26,7 @@ from tallyroom.simulation.question_key import check_resumed, keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Opened, Progress, Report
 from tallyroom.simulation.statement import Setting, answered
-from tallyroom.simulation.study import Manner, Put, conduct, is_study_key, new_key
+from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
@@ -91,21 +91,21 @@ class Deployment:
         those of the same study under its key, as far as it had come.
         """
         whole = Grant(parse_epsilon(str(epsilon)), delta)
-        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report)
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
-            return self._ask(statistic, self._spec, whole, manner, named, begun)
+            return self._ask(statistic, self._spec, whole, options, named, begun)
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 
-        def put(asked: Put) -> Result:
-            ask, how = asked.ask, manner.of(asked)
+        def put(asked: StudyQuestion) -> Result:
+            ask, how = asked.ask, options.of(asked)
             named = partial(keyed, salt=asked.salt)
             return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
 
-        def rehearse(asked: Put) -> float:
-            ask, how = asked.ask, manner.of(asked)
+        def rehearse(asked: StudyQuestion) -> float:
+            ask, how = asked.ask, options.of(asked)
             spec = ask.aggregator or self._spec
             there = self._analyst.describe(deadline)
             question = self._question(there, ask.statistic, spec, asked.grant, how)
@@ -126,15 +126,15 @@ class Deployment:
         statistic: Statistic,
         spec: str,
         grant: Grant,
-        manner: Manner,
+        options: AskingOptions,
         named: Callable[[Question], Question],
         begun: Begun = lambda _, __: None,
     ) -> Result:
         """`named` gives the question its key."""
-        there = self._analyst.describe(manner.deadline)
-        question = named(self._question(there, statistic, spec, grant, manner))
+        there = self._analyst.describe(options.deadline)
+        question = named(self._question(there, statistic, spec, grant, options))
         begun(question.key, False)
-        return self._result(self._analyst.ask_or_cancel(question, manner.report), question)
+        return self._result(self._analyst.ask_or_cancel(question, options.report), question)
 
     def _question(
         self,
@@ -142,7 +142,7 @@ class Deployment:
         statistic: Statistic,
         spec: str,
         grant: Grant,
-        manner: Manner,
+        options: AskingOptions,
     ) -> Question:
         if set(statistic.bounded) - statistic.column_bounds.keys():
             raise LocalError(
@@ -152,8 +152,8 @@ class Deployment:
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
         statistic = statistic.asked_of(aggregator.offers)
-        return manner.question(
-            statistic, spec, grant, setting.placement(manner.noise, statistic, manner.for_study)
+        return options.question(
+            statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
         )
 
     def resume(self, key: str, report: Report = _quiet) -> Result:

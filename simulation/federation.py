@@ -9,26 +9,27 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.privacy.caps import Caps
+from tallyroom.protocols.privacy.ledger import check_spend
 from tallyroom.protocols.privacy.mechanisms import parse_epsilon
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
+from tallyroom.protocols.statistics.pairwise import with_published_bounds
 from tallyroom.protocols.studies import studies
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
-from tallyroom.protocols.wire.messages import Role
-from tallyroom.servers.coordinator import Coordinator
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.known_data import noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
@@ -43,8 +44,7 @@ from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
 from tallyroom.simulation.statement import Setting, answered
-from tallyroom.simulation.study import Manner, Put, conduct
-from tallyroom.storage.ledger import Ledger
+from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -156,14 +156,14 @@ class Federation:
         """With what a question is put; a study as it was chosen: its questions may differ."""
         if isinstance(question, Study):
             return self._aggregator
-        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
+        statistic = self._as_asked(question, self._aggregator)
         return self._setting.settled(self._spec, statistic)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
         if isinstance(question, Study):
             return {}
-        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
+        statistic = self._as_asked(question, self._aggregator)
         query = self._setting.query(self._spec, statistic)
         return {} if query is None else predicted_links(query)
 
@@ -200,19 +200,19 @@ class Federation:
         """
         statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
-        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report)
         per_unit = self._setting.max_records_per_party if unit == "party" else 1
         statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, manner)[0]
+            return self._ask(statistic, self._spec, whole, options)[0]
         study, present = statistic, self.holdings
 
-        def put(question: Put) -> Result:
+        def put(question: StudyQuestion) -> Result:
             nonlocal present
-            ask, how = question.ask, manner.of(question)
+            ask, how = question.ask, options.of(question)
             spec = ask.aggregator or self._spec
             result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
             return result
@@ -224,8 +224,8 @@ class Federation:
         def truth() -> Estimate | None:
             return of_all() if present is self.holdings else study.reference(present)
 
-        def rehearse(question: Put) -> float:
-            ask, how = question.ask, manner.of(question)
+        def rehearse(question: StudyQuestion) -> float:
+            ask, how = question.ask, options.of(question)
             return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
         result = conduct(study, whole, self._next_key(), put, rehearse, report, truth)
@@ -242,19 +242,19 @@ class Federation:
         statistic: Statistic,
         spec: str,
         grant: Grant,
-        manner: Manner,
+        options: AskingOptions,
         salt: str | None = None,
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
+        question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         statistic = self._as_put(question)
         clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        opened = self.runtime.ask(question, manner.report)
+        opened = self.runtime.ask(question, options.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
@@ -264,7 +264,8 @@ class Federation:
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
         result = answered(question, opened, about, self.runtime.trust)
         assert result.proof is not None
-        notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
+        plan = result.proof.plan(result.proof.evidence.asked_query)
+        notes = self._notes(question, plan, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
             truth=truth,
@@ -278,16 +279,19 @@ class Federation:
         """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
         `LocalError` where too little is left of these records' order."""
         here = self._setting
-        statistic = question.prepared(
+        facts = question.facts(
             here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
         )
-        statistic.check_resolution(self.holdings)
+        statistic = question.statistic.prepared(facts)
+        statistic.plan(facts).check_resolution(self.holdings)
         return statistic
 
-    def _rehearse(self, statistic: Statistic, spec: str, grant: Grant, manner: Manner) -> float:
+    def _rehearse(
+        self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions
+    ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question = self._question(statistic, spec, grant, manner, "")
+        question = self._question(statistic, spec, grant, options, "")
         query = self._check(question)
         asked = self._as_put(question)
         if query.plan.machines() is None:
@@ -299,12 +303,12 @@ class Federation:
         return aggregator_named(query.aggregator).mechanism(query).delta
 
     def _question(
-        self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
+        self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
     ) -> Question:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
-        script, min_parties = self.misbehaviour, manner.min_parties
+        script, min_parties = self.misbehaviour, options.min_parties
         parties = len(self.holdings.ids)
         if min_parties is None and script != HONEST:
             min_parties = parties - len(script.silent) - len(script.cheats)
@@ -313,10 +317,9 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
             )
-        statistic = self._with_bounds(statistic).asked_of(aggregator.offers)
-        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
-        placement = setting.placement(manner.noise, statistic, manner.for_study)
-        question = manner.question(statistic, spec, grant, placement)
+        statistic = self._as_asked(statistic, aggregator)
+        placement = setting.placement(options.noise, statistic, options.for_study)
+        question = options.question(statistic, spec, grant, placement)
         question = dataclasses.replace(
             question, data=self.data.name, min_parties=min_parties, key=key
         )
@@ -339,14 +342,15 @@ class Federation:
         return kind.from_parameters({**roles, **published})
 
     def _check(self, question: Question) -> Query:
-        """Asks it of a coordinator that has nobody behind it."""
-        ledger = Ledger(None, self.runtime.layout.cap, self.runtime.layout.cap_delta)
-        coordinator = Coordinator(
-            self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
+        """The query that it would be. Raises `LocalError` where it cannot be asked, and
+        `LedgerRefusal` where the cap could not hold it."""
+        here, layout = self._setting, self.runtime.layout
+        query = question.query(
+            bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
-        coordinator.enrol(self.holdings.ids, self.holdings.counts.astype(np.uint32))
-        query = coordinator.query(question)
-        ledger.close()
+        check(query)
+        spend = aggregator_named(query.aggregator).mechanism(query).spend
+        check_spend(query.foreseen(spend), [], Caps(layout.cap, layout.cap_delta))
         return query
 
     def _next_key(self) -> str:
@@ -354,18 +358,17 @@ class Federation:
         self._asked += 1
         return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
-    def _with_bounds(self, statistic: Statistic) -> Statistic:
-        """Fills in bounds and categories that the data set publishes; a file's must come from the
+    def _as_asked(self, statistic: Statistic, aggregator: Aggregator) -> Statistic:
+        """With bounds and categories that the data set publishes; a file's must come from the
         user."""
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
-        bounded = statistic.with_bounds(self.data.bounds)
-        bounded.check_bounds()
-        return bounded
+        bounded = with_published_bounds(statistic, self.data.bounds, aggregator.offers)
+        return bounded.asked_of(aggregator.offers)
 
-    def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
+    def _notes(self, question: Question, plan: Plan, opened: Opened, clipped: int) -> list[str]:
         """What only a simulation can tell."""
         notes = []
         if self.seed is not None and question.epsilon is not None:
@@ -380,7 +383,7 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
-        if tied := question.statistic.tied_by_rounding(self.holdings):
+        if tied := plan.tied_by_rounding(self.holdings):
             notes.append(
                 f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"

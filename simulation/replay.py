@@ -15,6 +15,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.pairwise import with_published_bounds
 from tallyroom.protocols.statistics.parameters import as_plain
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
@@ -113,7 +114,7 @@ def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
     offers = aggregator_named(query.aggregator).offers
-    statistic = ask.statistic.asked_of(offers).with_bounds(put.column_bounds)
+    statistic = with_published_bounds(ask.statistic, put.column_bounds, offers).asked_of(offers)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
     found = put.parameters()

@@ -18,7 +18,7 @@ from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.aggregation.vouched import Vouched
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -47,7 +47,7 @@ class ScriptedBlock(PartyBlock):
         randomness: Randomness,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
-        signet: Signet | None = None,
+        signet: PartySigner | None = None,
         misbehaviour: Misbehaviour = HONEST,
     ) -> None:
         super().__init__(holdings, randomness, consent, answers, signet)
@@ -91,7 +91,7 @@ def lying_machine(
     holdings: Holdings,
     liars: Liars,
     randomness: Randomness,
-    signet: Signet | None = None,
+    signet: PartySigner | None = None,
 ) -> Machine:
     """The machine of a block of parties in which some lie. Raises `LocalError` as
     `protocols.run.machines.party_machine` does."""
@@ -122,7 +122,8 @@ def exaggerated(query: Query, holdings: Holdings, liars: Liars) -> Holdings:
 def _false_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
     """Two keys for one record: refused only past the number of records of the largest party.
     Where keys are verified, keys that count a thousand times."""
-    from tallyroom.protocols.aggregation.fss.aggregator import Fss, FssParty
+    from tallyroom.protocols.aggregation.fss.aggregator import Fss
+    from tallyroom.protocols.aggregation.fss.roles import FssParty
 
     class HeavyKeys(FssParty):
         def weights(self, ids: Ids, count: int) -> NDArray[np.uint64]:

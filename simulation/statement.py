@@ -34,7 +34,7 @@ class Setting:
     def placement(
         self, noise: str | None, statistic: Statistic, for_study: bool = False
     ) -> Placement:
-        """Who adds the noise; `for_study` is as in `Manner`. Raises `LocalError`."""
+        """Who adds the noise; `for_study` is as in `AskingOptions`. Raises `LocalError`."""
         plan = self.plan(statistic)
         if for_study and noise is not None:
             of_pairs = parse_noise(noise)[0].of_pairs
@@ -152,9 +152,14 @@ def describe_data(query: Query, proof: Proof) -> dict[str, object]:
         "columns": list(statistic.columns),
         "records": query.records,
     }
+    if bounds := stated_bounds(statistic):
+        description["bounds"] = bounds
+    return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}
+
+
+def stated_bounds(statistic: Statistic) -> list[float] | dict[str, list[float]]:
+    """One range where all columns have the same, else each column's; empty if there are none."""
     bounds = statistic.column_bounds
     if len(set(bounds.values())) == 1:
-        description["bounds"] = list(next(iter(bounds.values())))
-    elif bounds:
-        description["bounds"] = {name: list(each) for name, each in bounds.items()}
-    return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}
+        return list(next(iter(bounds.values())))
+    return {name: list(each) for name, each in bounds.items()}

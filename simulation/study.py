@@ -30,7 +30,7 @@ from tallyroom.simulation.runtimes.contract import Progress, Report
 
 
 @dataclass(frozen=True)
-class Put:
+class StudyQuestion:
     """A question of a study as it is to be put: what it asks, what it may spend, and its name.
 
     `salt` names it by the study's key and by how many questions were before it. Its own digest
@@ -45,7 +45,7 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Manner:
+class AskingOptions:
     """How questions are put: what the user chose, the same for all of a study."""
 
     noise: str | None
@@ -57,7 +57,7 @@ class Manner:
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
-    def of(self, question: Put) -> "Manner":
+    def of(self, question: StudyQuestion) -> "AskingOptions":
         """Of one question: who adds the noise is left to it where the choice is not one it has."""
         return dataclasses.replace(self, for_study=True, report=question.report)
 
@@ -82,8 +82,8 @@ class Manner:
         )
 
 
-PutQuestion = Callable[[Put], Result]
-Rehearse = Callable[[Put], float]
+PutQuestion = Callable[[StudyQuestion], Result]
+Rehearse = Callable[[StudyQuestion], float]
 """The δ that such a question would spend. Raises `LocalError` where it cannot be asked, by the same
 check that a run makes. It asks nothing."""
 Truth = Callable[[], Estimate | None]
@@ -102,7 +102,9 @@ def conduct(
     and `RunFailed` where it does not come to an end, with what was spent until then."""
     budget = Budget(study, whole.epsilon, whole.delta)
     budget.foresee(
-        max(rehearse(Put(ask, budget.rehearsal(ask), "", report)) for ask in budget.listed)
+        max(
+            rehearse(StudyQuestion(ask, budget.rehearsal(ask), "", report)) for ask in budget.listed
+        )
     )
     truth()  # it refuses data that the study cannot be of
     asked: list[tuple[Ask, Result]] = []
@@ -135,7 +137,7 @@ def _put(ask: Ask, budget: Budget, key: str, put: PutQuestion, report: Report) -
     def tell(progress: Progress) -> None:
         report(dataclasses.replace(progress, question=which))
 
-    return put(Put(ask, grant, salt_of(key, budget.asked), tell))
+    return put(StudyQuestion(ask, grant, salt_of(key, budget.asked), tell))
 
 
 def new_key() -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tallyroom.protocols.run.standing import Standing
+from tallyroom.protocols.run.party_states import PartyProgress
 from tallyroom.simulation.runtimes.contract import Progress, Report
 
 PROGRESS, LOCK = "progress.json", ".running"
@@ -114,8 +114,8 @@ class Watch:
             shown["links"] = {name: each.as_json() for name, each in progress.links.items()}
         if len(progress.states):
             shown["states"] = runs_of(progress.states)
-            counts = np.bincount(progress.states, minlength=len(Standing))
-            shown["standing"] = {each.label: int(counts[each]) for each in Standing}
+            counts = np.bincount(progress.states, minlength=len(PartyProgress))
+            shown["standing"] = {each.label: int(counts[each]) for each in PartyProgress}
         self._shown |= shown
         self._write("running")
 

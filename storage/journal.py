@@ -19,6 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.run.begun import MOST_NAMES
+from tallyroom.protocols.wire.messages import NONCE_BYTES
+from tallyroom.storage.mark import Mark
 from tallyroom.storage.store import name_in, sync_folder
 
 _HEAD = struct.Struct("<BII")
@@ -35,9 +38,7 @@ MOST_OPEN = 64
 """Files of runs that are open at a time: a process has a thousand descriptors for everything."""
 OVER = "over"
 OVER_KEY = b""
-MOST_OVER = 1 << 16
-"""Names of runs that are over, of which so many are kept when there are twice as many: as many as a
-participant knows (`protocols.run.participant.MOST_NAMES`). One that has spent is in the ledger."""
+MARK = "mark"
 
 KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]
@@ -47,13 +48,16 @@ Place = tuple[Path, int]
 class Journal:
     """At most `most_open` of its files are open at a time, however many runs there are.
 
-    Runs that are over leave their names in one more file, `over`, a line each.
+    Runs that are over leave their names in one more file, `over`, a line each. When there are twice
+    `most_over`, those with the larger numbers stay, and `mark` says up to which number they went
+    (`protocols.run.begun`).
     """
 
     def __init__(
-        self, folder: Path, most_open: int = MOST_OPEN, most_over: int = MOST_OVER
+        self, folder: Path, most_open: int = MOST_OPEN, most_over: int = MOST_NAMES
     ) -> None:
         self._folder = folder
+        self._mark = Mark(folder / MARK)
         self._most_open = most_open
         self._most_over = most_over
         self._over: int | None = None
@@ -146,6 +150,14 @@ class Journal:
             begin = end
             yield kind, data
 
+    def begin(self, mark: bytes) -> bytes:
+        """The mark up to which every run counts as begun. Where there is none yet it is `mark`, and
+        names that were left here say nothing: what they were is not known any more."""
+        if self._mark.value is None:
+            (self._folder / OVER).unlink(missing_ok=True)
+            self._mark.write(mark)
+        return self._mark.value or b""
+
     def forgotten(self) -> Iterator[bytes]:
         """The names of runs that are over; one that a crash tore was not acknowledged."""
         try:
@@ -172,8 +184,14 @@ class Journal:
         self.drop(run)
 
     def _shorten(self) -> int:
-        """Keeps the newest names, written whole under another name first. Returns how many."""
-        newest = list(self.forgotten())[-self._most_over :]
+        """Keeps the newest names, written whole under another name first. Returns how many.
+
+        The mark is on disk before the names below it go.
+        """
+        names = sorted(set(self.forgotten()))
+        older, newest = names[: -self._most_over], names[-self._most_over :]
+        if older:
+            self._mark.write(older[-1][:NONCE_BYTES])
         path = self._path(OVER_KEY)
         new = path.with_suffix(".new")
         try:

@@ -1,11 +1,15 @@
 """What a party host has said in its runs, so that one that was killed says the same or nothing.
 
-NONCE.begun  a digest of the data and the question that it began to answer a run with
+NONCE.begun  a digest of the data and the question that it began to answer a run with, and one of
+             each thing that it was told then, such as a key or who takes part
 RUN.said     its shares of pairs, as they went to the stations; empty once there are too many
+mark         the number up to which every run counts as begun (`protocols.run.begun`)
 
 Most shares are a function of the party's secret, its data and the question, and a host that is
 started anew computes them again. It must not do so with other data: servers would add up one part
-of the first sharing and one of the second. Shares of pairs depend on the other party as well, which
+of the first sharing and one of the second. Nor may it be told something else than before, where a
+run has stages: what it answers the two times may together be more than it must give. Shares of
+pairs depend on the other party as well, which
 met the host that was: they are written down before anybody is told, and repeated.
 """
 
@@ -17,41 +21,78 @@ from os import fsync as sync
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.wire.messages import Message, decode
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, decode
+from tallyroom.storage.mark import Mark
 
 MOST_BEGUN = 256
-"""Runs that are remembered to have been begun. Older ones are over."""
+"""Runs of which it is known how they were begun; older ones are below the mark."""
 MOST_SAID = 8
 """Runs of pairs whose shares are kept."""
 
+DIGEST_BYTES = 32
 _LENGTH = struct.Struct("<I")
+_TOLD = struct.Struct("<BBII")
 _CHECKSUM_BYTES = 16
+ENTRY_BYTES = _TOLD.size + _CHECKSUM_BYTES
 
 
 class PartyAnswers:
     """Every change is on disk when a call returns; all raise `OSError` where that cannot be."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mark: bytes = b"") -> None:
+        """Where nothing says up to which number runs were begun, all are up to `mark`, and what was
+        left there says nothing. Raises `LocalError` if it cannot be a store."""
         self._folder = folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._mark = Mark(folder / "mark")
+            if self._mark.value is None:
+                for path in [*folder.glob("*.begun"), *folder.glob("*.said")]:
+                    path.unlink()
+                self._mark.write(mark)
         except OSError as error:
             raise LocalError(f"cannot use {folder} as a store: {error.strerror}") from None
 
-    def begin(self, run: bytes, digest: bytes) -> bool:
+    def begin(self, number: bytes, digest: bytes) -> bool:
         """Whether a run may be answered so: it was not begun before, or just so."""
-        path = self._path(run, "begun")
+        path = self._path(number, "begun")
         if path.exists():
-            return path.read_bytes() == digest
+            return path.read_bytes()[: len(digest)] == digest
+        if number <= (self._mark.value or b""):
+            return False
         self._write(path, digest)
-        self._keep_newest("begun", MOST_BEGUN)
+        names = sorted(path.stem for path in self._folder.glob("*.begun"))
+        if len(names) > 2 * MOST_BEGUN:  # the mark is on disk before they go
+            self._mark.write(bytes.fromhex(names[-MOST_BEGUN - 1]))
+            for name in names[:-MOST_BEGUN]:
+                (self._folder / f"{name}.begun").unlink(missing_ok=True)
         return True
+
+    def told(self, number: bytes) -> dict[bytes, bytes]:
+        """Digests of what the parties were told in a run, by who told whom what kind of thing."""
+        entries = self._path(number, "begun").read_bytes()[DIGEST_BYTES:]
+        whole = range(0, len(entries) - ENTRY_BYTES + 1, ENTRY_BYTES)  # a crash may tear the last
+        found = (entries[at : at + ENTRY_BYTES] for at in whole)
+        return {entry[: _TOLD.size]: entry[_TOLD.size :] for entry in found}
+
+    def tell(self, number: bytes, entries: dict[bytes, bytes]) -> None:
+        """Adds to what parties were told."""
+        known = self.told(number)
+        descriptor = os.open(self._path(number, "begun"), os.O_WRONLY)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(DIGEST_BYTES + ENTRY_BYTES * len(known))
+            file.seek(0, os.SEEK_END)
+            file.write(b"".join(key + digest for key, digest in entries.items()))
+            file.flush()
+            sync(file.fileno())
 
     def keep(self, run: bytes, messages: Sequence[Message]) -> None:
         encoded = [message.encode() for message in messages]
         body = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
         self._write(self._path(run, "said"), body + _checksum(body))
-        self._keep_newest("said", MOST_BEGUN)
+        for path in self._folder.glob("*.said"):
+            if bytes.fromhex(path.stem)[:NONCE_BYTES] <= (self._mark.value or b""):
+                path.unlink()  # not before: one that was begun and said nothing may be taken up
         for path in self._oldest_first("said")[:-MOST_SAID]:
             if path.stat().st_size:  # what was said is not known any more, but that it was
                 times = path.stat()
@@ -96,12 +137,18 @@ class PartyAnswers:
         finally:
             os.close(descriptor)
 
-    def _keep_newest(self, kind: str, most: int) -> None:
-        for path in self._oldest_first(kind)[:-most]:
-            path.unlink(missing_ok=True)
-
     def _oldest_first(self, kind: str) -> list[Path]:
         return sorted(self._folder.glob(f"*.{kind}"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def things_told(message: Message) -> dict[bytes, bytes]:
+    """A digest of what each party is told by a message, by who tells whom what kind of thing."""
+    return {
+        _TOLD.pack(
+            one.phase, one.sender_role, int(one.senders[0]), int(one.receivers[0])
+        ): _checksum(one.body[0].tobytes())
+        for one in message.split()
+    }
 
 
 def _checksum(body: bytes) -> bytes:

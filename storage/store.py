@@ -3,8 +3,8 @@
 version          the layout's version; a newer one is refused
 secret.key       16 bytes that all of this keeper's randomness derives from, mode 600
 ledger.sqlite    what was spent (storage/ledger.py)
-runs/            one journal for each run that is not over, and the names of those that are
-                 (storage/journal.py)
+runs/            one journal for each run that is not over, the names of the newest that are, and
+                 the mark up to which all count as over (storage/journal.py)
 answers/         a coordinator's, for those who come back for them (storage/answers.py)
 
 What machines keep of submissions is in the journal, or in files without a name (storage/bulk.py).
@@ -20,6 +20,7 @@ from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protos.identity_files import write_secret
 
 VERSION = 1
+SECRET = "secret.key"
 
 
 class Store:
@@ -46,11 +47,16 @@ class Store:
         """Where a server keeps the revocation list."""
         return self.folder / "revoked.pem" if self.durable else None
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether this keeper has drawn anything yet that it could draw again."""
+        return (self.folder / SECRET).exists()
+
     def randomness(self, seed: int | None, role: str) -> Randomness:
         """The keeper's stream: from its secret, which is made once, or from a run's seed."""
         if seed is not None:
             return Randomness.from_seed(seed, role)
-        path = self.folder / "secret.key"
+        path = self.folder / SECRET
         if not path.exists():
             write_secret(path, os.urandom(KEY_BYTES))
             sync_folder(self.folder)

@@ -21,14 +21,9 @@ from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from tallyroom.protocols.statistics.first_above import (
-    FirstAboveThreshold,
-    JointReach,
-    MagnitudeBounds,
-)
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -42,7 +37,6 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import (
@@ -55,6 +49,7 @@ from tallyroom.protocols.statistics.projected import (
 from tallyroom.protocols.statistics.residuals import (
     CuratedCells,
     CuratedReach,
+    JointReach,
     ResidualCells,
     ResidualReach,
 )
@@ -98,8 +93,8 @@ EVERY: tuple[Statistic, ...] = (
     PriRocFix(**GRID),
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
-    LogisticObjective(ranges=("a=0:1",), x=("a",), max_records=4),
-    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y", max_records=4),
+    LogisticObjective(ranges=("a=0:1",), x=("a",)),
+    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y"),
     ResidualReach(**MODEL),
     CuratedReach(**MODEL),
     JointReach(**MODEL),
@@ -108,19 +103,20 @@ EVERY: tuple[Statistic, ...] = (
     NextAttribute(**OF_CELLS),
     NextByMax((*SCHEMA, "x=0:1"), "y", ("b",), 3),
     CuratedNextAttribute(**OF_CELLS),
-    SparseNextAttribute(**OF_CELLS, max_records=4),
+    SparseNextAttribute(**OF_CELLS),
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
-    SparseCells(**OF_CELLS, max_records=4, capacity=8),
+    SparseCells(**OF_CELLS),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),
     KendallTau(**PAIR),
     Auc(**PAIR),
     Pairwise(**PAIR),
-    LocalPairs("gini", encoded(Gini(**UNIT, bins="4")), 4),
-    LocalAuc("auc", encoded(Auc(**UNIT, bins="8")), 3),
 )
+
+LOCALLY: tuple[Statistic, ...] = (Gini(**UNIT, bins="4"), Auc(**UNIT, bins="8"))
+"""Those that are asked in another way in the local model."""
 
 
 def records(parties: int) -> Holdings:
@@ -137,13 +133,13 @@ def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
     plan = planned(statistic).plan
-    if isinstance(statistic, LocalForm):
+    if statistic in LOCALLY:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
     elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
     elif isinstance(plan, Points):
         aggregator = "fss"
-    elif isinstance(statistic, Pairs):
+    elif plan.machines() is not None:
         noise = Placement.TOTAL
     elif isinstance(plan, NoisyChoice):
         noise = Placement.JOINT

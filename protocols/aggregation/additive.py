@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
-from tallyroom.protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from tallyroom.protocols.aggregation.contract import Bodies, Ids, ThreatModel
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import Vector, add_rows
 from tallyroom.protocols.randomness import Randomness
 

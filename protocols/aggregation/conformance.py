@@ -2,7 +2,7 @@
 
 A package that adds an aggregator makes its tests from this class, with pytest and hypothesis:
 
-    from tallyroom.protocols.aggregation.contract import AggregatorContract
+    from tallyroom.extend import AggregatorContract
 
     class TestMine(AggregatorContract):
         aggregator = Mine()
@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Ids, OneRound
+from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Ids
 from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer

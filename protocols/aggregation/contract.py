@@ -7,24 +7,21 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, add_shares
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.aggregation.mechanism import AddedNoise, Mechanism
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Machine
-from tallyroom.protocols.wire.messages import MAX_ROW
 
 if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.conformance import AggregatorContract as AggregatorContract
-    from tallyroom.protocols.aggregation.mechanism import Mechanism
     from tallyroom.protocols.run.evidence import Evidence
 
 Ids = NDArray[np.uint32]
@@ -163,11 +160,9 @@ class Aggregator(ABC):
         It is done with a `Total`.
         """
 
-    def mechanism(self, query: Query) -> "Mechanism":
+    def mechanism(self, query: Query) -> Mechanism:
         """What makes the answer to a query private. One that is not noise on the sum is the
         aggregator's own. Raises `LocalError` where there is none for what is asked."""
-        from tallyroom.protocols.aggregation.mechanism import AddedNoise
-
         return AddedNoise(query)
 
 
@@ -191,79 +186,3 @@ class Total:
     refusals: tuple[tuple[int, str], ...] = ()
     refusing: int = 0
     evidence: "Evidence | None" = None
-
-
-class OneRound(Aggregator):
-    """Parties send one message to each server; a server's share is a function of those it holds."""
-
-    min_servers: ClassVar[int] = 1
-    max_servers: ClassVar[int | None] = None
-    elementwise: ClassVar[bool] = True
-    """Whether `merge` makes an element of the server's share for each element of the vector, so
-    that a server can leave single elements of a party out."""
-
-    @abstractmethod
-    def shard(
-        self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
-    ) -> list[Bodies]:
-        """What each party sends to each server: one (parties, width) matrix a server.
-
-        Randomness is drawn by party id (`Randomness.rows`): a party's shares are the same in
-        whatever block it is computed.
-        """
-
-    @abstractmethod
-    def width(self, length: int, server: int) -> int:
-        """Bytes that one party sends to a server for a vector of `length`."""
-
-    @abstractmethod
-    def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
-        """The server's share of the sum over the parties that sent `bodies`, one row each."""
-
-    def unshard(self, shares: list[Vector]) -> Vector:
-        """The sum, from the shares of all servers."""
-        return add_shares(shares)
-
-    def check(self, query: Query) -> None:
-        if query.servers < self.min_servers:
-            raise LocalError(
-                f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"
-            )
-        if self.max_servers is not None and query.servers > self.max_servers:
-            raise LocalError(
-                f"{self.name} has {self.max_servers} server{'s' * (self.max_servers > 1)}, "
-                f"not {query.servers}"
-            )
-        size = max(self.width(query.submitted, server) for server in range(query.servers))
-        if size > MAX_ROW:
-            raise LocalError(
-                f"{self.name} sends a vector of {query.submitted} in {size} bytes, "
-                f"and {MAX_ROW} fit a message"
-            )
-
-    def row_bytes(self, query: Query, records: int) -> int:
-        return max(self.width(query.submitted, server) for server in range(query.servers))
-
-    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.one_round import OneRoundParty
-
-        return OneRoundParty(self, query, holdings, randomness)
-
-    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from tallyroom.protocols.aggregation.one_round import OneRoundServer
-
-        return OneRoundServer(self, query, index, randomness, bulk)
-
-    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.collector import Collector
-
-        return Collector(query, records, self.unshard)
-
-
-def __getattr__(name: str) -> Any:
-    """The suite that every aggregator must pass; it needs pytest and hypothesis."""
-    if name == "AggregatorContract":
-        from tallyroom.protocols.aggregation.conformance import AggregatorContract
-
-        return AggregatorContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

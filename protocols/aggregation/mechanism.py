@@ -4,10 +4,21 @@ whatever an aggregator brings instead (`Aggregator.mechanism`)."""
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.plans.contract import Plan
-from tallyroom.protocols.privacy.mechanisms import noise_variance, noises_in
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.mechanisms import (
+    Placement,
+    enough_shares,
+    honest_servers,
+    noise_variance,
+    noises_in,
+)
+from tallyroom.protocols.privacy.noise_law import Ids
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics.release import Noise, Release
 from tallyroom.protocols.wire.machine import Spend
 
@@ -61,6 +72,26 @@ class Mechanism(ABC):
         """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
         query = self.query
         return Spend(query.data, query.run.hex(), query.epsilon, self.delta)
+
+
+def draw_noise(
+    query: Query, count: int, randomness: Randomness, ids: Ids | None = None
+) -> Integers:
+    """All noise that is added to sums: so many noises of one who draws them, one row each.
+
+    Given `ids`, those are the parties of a block, who draw shares. Otherwise it is a server, which
+    draws a share of noise that servers share, or the full noise.
+
+    Precondition: the query has a mechanism.
+    """
+    law, servers = query.mechanism, query.servers
+    assert law is not None
+    if ids is not None:
+        return law.draw_shares(ids, enough_shares(query.parties), count, randomness)
+    if query.noise is Placement.SHARED:
+        one, honest = np.zeros(1, dtype=np.uint32), honest_servers(servers, query.honest)
+        return law.draw_shares(one, honest, count, randomness)
+    return law.draw(count, randomness)[None]
 
 
 class AddedNoise(Mechanism):

@@ -1,12 +1,17 @@
-"""The machines of a one-round aggregator, one class a role: each shows what that role may see."""
+"""Aggregators whose parties speak once: `shard`, `merge` and `unshard` are all that they need.
+
+Their machines are here, one class for each role: it shows what that role may see."""
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.aggregation.contract import Bulk, OneRound
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Bulk, Ids, Records
+from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.aggregation.rosters import (
     Fault,
     parse_members,
@@ -15,15 +20,85 @@ from tallyroom.protocols.aggregation.rosters import (
     submitted_vectors,
 )
 from tallyroom.protocols.algebra.field import Field
-from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.algebra.ring import Vector, add_shares
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.computation import Program
 from tallyroom.protocols.joint.noise_circuit import JointGeometric
-from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
+from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.wire.machine import Continue, Done, Rejected, SpeaksOnce, Step
-from tallyroom.protocols.wire.messages import Message, Phase, Role, address, are_distinct, body_of
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, SpeaksOnce, Step
+from tallyroom.protocols.wire.messages import (
+    MAX_ROW,
+    Message,
+    Phase,
+    Role,
+    address,
+    are_distinct,
+    body_of,
+)
+
+
+class OneRound(Aggregator):
+    """Parties send one message to each server; a server's share is a function of those it holds."""
+
+    min_servers: ClassVar[int] = 1
+    max_servers: ClassVar[int | None] = None
+    elementwise: ClassVar[bool] = True
+    """Whether `merge` makes an element of the server's share for each element of the vector, so
+    that a server can leave single elements of a party out."""
+
+    @abstractmethod
+    def shard(
+        self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
+    ) -> list[Bodies]:
+        """What each party sends to each server: one (parties, width) matrix a server.
+
+        Randomness is drawn by party id (`Randomness.rows`): a party's shares are the same in
+        whatever block it is computed.
+        """
+
+    @abstractmethod
+    def width(self, length: int, server: int) -> int:
+        """Bytes that one party sends to a server for a vector of `length`."""
+
+    @abstractmethod
+    def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
+        """The server's share of the sum over the parties that sent `bodies`, one row each."""
+
+    def unshard(self, shares: list[Vector]) -> Vector:
+        """The sum, from the shares of all servers."""
+        return add_shares(shares)
+
+    def check(self, query: Query) -> None:
+        if query.servers < self.min_servers:
+            raise LocalError(
+                f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"
+            )
+        if self.max_servers is not None and query.servers > self.max_servers:
+            raise LocalError(
+                f"{self.name} has {self.max_servers} server{'s' * (self.max_servers > 1)}, "
+                f"not {query.servers}"
+            )
+        size = max(self.width(query.submitted, server) for server in range(query.servers))
+        if size > MAX_ROW:
+            raise LocalError(
+                f"{self.name} sends a vector of {query.submitted} in {size} bytes, "
+                f"and {MAX_ROW} fit a message"
+            )
+
+    def row_bytes(self, query: Query, records: int) -> int:
+        return max(self.width(query.submitted, server) for server in range(query.servers))
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        return OneRoundParty(self, query, holdings, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        return OneRoundServer(self, query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        return Collector(query, records, self.unshard)
 
 
 class OneRoundParty(SpeaksOnce):
@@ -313,16 +388,12 @@ class SummingServer(CollectingServer):
 
     def noise(self) -> Vector | None:
         """This server's noise, in place; None where it adds none."""
-        plan, mechanism = self._query.plan, self._query.mechanism
+        plan = self._query.plan
         if self.drawn is not None:
             return plan.place(self.drawn)
-        if mechanism is None or not self._adds_noise:
+        if self._query.mechanism is None or not self._adds_noise:
             return None
-        if self._query.noise is Placement.SHARED:
-            honest = honest_servers(self._query.servers, self._query.honest)
-            drawn = mechanism.draw_server_share(honest, plan.noises, self._randomness)
-        else:
-            drawn = mechanism.draw(plan.noises, self._randomness)
+        (drawn,) = draw_noise(self._query, plan.noises, self._randomness)
         return plan.place(drawn.view(np.uint64))
 
     @property

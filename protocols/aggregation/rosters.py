@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Bodies, Ids
+from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
@@ -42,11 +43,11 @@ class Fault(IntEnum):
 def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
     """What parties have summed: their vectors, or, where they add the noise, what is published of
     those with their shares of it. One row a party, `Query.submitted` long."""
-    plan, mechanism = query.plan, query.mechanism
+    plan = query.plan
     vectors = plan.encode(holdings)
-    if mechanism is None or query.noise is not Placement.PARTIES:
+    if query.mechanism is None or query.noise is not Placement.PARTIES:
         return vectors
-    noise = mechanism.draw_shares(holdings.ids, query.parties, plan.noises, randomness)
+    noise = draw_noise(query, plan.noises, randomness, holdings.ids)
     rows = zip(vectors, noise.view(np.uint64), strict=True)
     return np.stack([plan.measure(row) + plan.place(drawn) for row, drawn in rows])
 

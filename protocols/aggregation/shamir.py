@@ -35,11 +35,10 @@ from tallyroom.protocols.aggregation.contract import (
     Bodies,
     Bulk,
     Ids,
-    OneRound,
     Records,
     ThreatModel,
 )
-from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.aggregation.one_round import OneRound, SummingServer
 from tallyroom.protocols.algebra.field import FIELD128
 from tallyroom.protocols.algebra.field import Vector as Elements
 from tallyroom.protocols.algebra.ring import Vector, signed

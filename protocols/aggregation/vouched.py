@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk
 from tallyroom.protocols.identity.certificates import Authority, Identity
-from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -19,7 +19,7 @@ class Vouched(Aggregator):
 
     @abstractmethod
     def vouched_party(
-        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner
     ) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
 
@@ -37,10 +37,10 @@ class Vouched(Aggregator):
 
 
 @lru_cache(maxsize=1)
-def own_signet() -> Signet:
+def own_signet() -> PartySigner:
     """For simulations within one process: of an authority that no other process knows. A deployed
     role that was not given a signet of its federation convinces nobody with this."""
     begin, lifetime = dt.datetime(2000, 1, 1, tzinfo=dt.UTC), dt.timedelta(days=36500)
     authority = Authority.create("this process", begin, lifetime)
     issued = authority.issue(Identity(Role.PARTY, 0, MAX_MEMBERS - 1), begin, lifetime)
-    return Signet(authority.pem, issued.certificate, issued.key)
+    return PartySigner(authority.pem, issued.certificate, issued.key)

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.identity.vouchers import EXTENSION, Clock, Signet, make_voucher
+from tallyroom.protocols.identity.vouchers import EXTENSION, Clock, PartySigner, make_voucher
 from tallyroom.protocols.wire.messages import Message, Role
 
 _URI = re.compile(r"tally:(party|server|coordinator|analyst|registrar):(\d{1,9})-(\d{1,9})")
@@ -103,9 +103,9 @@ class Credentials:
         later, which could name an authority of its own."""
         return self.party_authority or self.authority
 
-    def signet(self, clock: Clock | None = None) -> Signet:
+    def signet(self, clock: Clock | None = None) -> PartySigner:
         """What a party host signs with for other parties. Raises `LocalError` if it is none."""
-        return Signet(self.authority_of_parties, self.certificate, self.key, clock)
+        return PartySigner(self.authority_of_parties, self.certificate, self.key, clock)
 
     @property
     def trust(self) -> "Trust":

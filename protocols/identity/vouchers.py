@@ -123,7 +123,7 @@ class Vouchers:
         return None
 
 
-class Signet(Vouchers):
+class PartySigner(Vouchers):
     """Signs as the parties of one host, too. The key is secret and shows nowhere."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Signet(Vouchers):
         self._voucher = voucher_in(certificate)
 
     def __repr__(self) -> str:
-        return "<Signet>"
+        return "<PartySigner>"
 
     def prove(self, statement: bytes) -> bytes:
         return self._voucher + sign_raw(self._key, statement)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
 from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
@@ -138,7 +138,11 @@ class Choice:
 
 
 def choose(choice: Choice, index: int, counts: Vector, noise: Vector | None, width: int) -> Program:
-    """Shares of the indices, from shares of the counts and of noise, modulo 2^64."""
+    """Shares of the indices, from shares of the counts and of noise, modulo 2^64.
+
+    Raises `PeerError` where what the other server reveals makes no index, or one that was chosen
+    before: among honest servers one that takes part is left, and beats all that do not.
+    """
     if choice.ranks:
         scores = yield from _rank_scores(choice, index, counts)
     elif choice.tables:
@@ -157,13 +161,16 @@ def choose(choice: Choice, index: int, counts: Vector, noise: Vector | None, wid
     if choice.ranks or choice.picks == 1:
         found: Vector = yield from winners(scores, width)
         return found
-    chosen = []
+    chosen, told = [], set[int]()
     for pick in range(choice.picks):
         share: Vector = yield from winners(scores, width)
         chosen.append(share)
         if pick < choice.picks - 1:
-            winner = yield Reveal(share)
-            scores[0, int(winner[0])] = 0
+            winner = int((yield Reveal(share))[0])
+            if winner >= choice.candidates or winner in told:
+                raise PeerError("the other server", "revealed a share of what nobody can choose")
+            told.add(winner)
+            scores[0, winner] = 0
     return np.concatenate(chosen)
 
 

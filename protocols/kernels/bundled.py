@@ -306,6 +306,9 @@ class PublicClassesAuc(Auc):
         super().__init__(grids)
         self.mixed_fraction = mixed_fraction
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} of {self.mixed_fraction}"
+
     @staticmethod
     def mixed(positives: int, negatives: int) -> float:
         """n⁺n⁻/C(n, 2)."""

@@ -142,6 +142,16 @@ class Kernel(ABC):
             raise LocalError(f"{self.name} needs bounds for the columns {', '.join(self.columns)}")
         self.grids = tuple(grids)
 
+    def __repr__(self) -> str:
+        """All that its outputs depend on: plans that have a kernel are told apart by it."""
+        return f"{type(self).__name__}({self.name!r}, {self.grids!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     @abstractmethod
     def outputs(self) -> tuple[Output, ...]: ...
@@ -241,6 +251,9 @@ class Kernel(ABC):
         """The outputs in the bits of their ranges, from the wires of two records.
 
         Whatever the wires say, outputs stay in their ranges and one record moves them by Δ at most.
+        Δ over all codes would cost nothing in the circuit and up to twice the noise, four times for
+        a square; so codes are confined. Where a record can move outputs through all of their
+        ranges, it is enough to confine those: fewer words, and none where a grid has all codes.
         """
         outputs = self.outputs
         ranges = sum(each.high - each.low for each in outputs)

@@ -63,11 +63,14 @@ class ExpressionKernel(Kernel):
         self.name = expression.name
         self.columns = expression.columns
         super().__init__(grids)
-        self._tree = expression.tree
+        self._text, self._tree = expression.text, expression.tree
         places = {name: at for at, name in enumerate(self.columns)}
         self._term = typed(expression.tree, places, self.grids)
         if self.sensitivity == 0:
             raise LocalError(f"kernel {self.name!r} is constant within the bounds of its columns")
+
+    def __repr__(self) -> str:
+        return f"ExpressionKernel({self._text!r}, {self.grids!r})"
 
     @cached_property
     def _dropped(self) -> int:

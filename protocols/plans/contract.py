@@ -7,7 +7,7 @@ of computing:
 - `NoisyChoice`: two servers choose among such sums, and release nothing but what is chosen;
 - `Points`: servers keep comparison keys, and answer point after point;
 - `Curated`: a trusted curator publishes the exact sum under noise that fits it;
-- `Pairs`: a kernel is computed for pairs of records, in circuits.
+- `PairwiseMean`: a kernel is computed for pairs of records, in circuits.
 
 A plan is a frozen dataclass of public values. Its `repr` is its identity: whatever decides what is
 released stands in it, and nothing that is done with the release afterwards. So randomness, reuse
@@ -102,6 +102,12 @@ class Encoding(ABC):
         one by one, and has to ask: its noise depends on the sum, so it is private for sums of
         records alone."""
         raise LocalError("a curator cannot check these vectors")
+
+
+class LinearMap(Protocol):
+    """A linear map of the sum, whose values servers choose among. Every `Strategy` is one."""
+
+    def measure(self, total: Vector) -> Vector: ...
 
 
 class Plan(ABC):
@@ -238,6 +244,16 @@ class Plan(ABC):
         it is not, nobody knows what is missing."""
         return True
 
+    # --- what simulations say of the records at hand ---
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        """How many distinct values count as equal to another, where that matters."""
+        return 0
+
+    def check_resolution(self, holdings: Holdings) -> None:
+        """Raises `LocalError` where rounding leaves too little of these records' order."""
+        return
+
 
 @dataclass(frozen=True)
 class EncodedRecords(Plan):
@@ -323,7 +339,7 @@ class NoisyChoice(EncodedRecords):
     rule: Choice | FirstAbove
     units: int
     """The sensitivity, in units of ε·s for noise of scale s on each score (`units_of_epsilon`)."""
-    strategy: Strategy | None = None
+    strategy: LinearMap | None = None
     """The linear map of the sum that servers choose among, where it is not the sum itself."""
     described: str = ""
     """The rule by name; report noisy max, if it is empty."""

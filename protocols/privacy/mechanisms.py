@@ -1,20 +1,19 @@
-"""Mechanisms: noise together with its privacy map, and where the noise is drawn."""
+"""Where noise is drawn, and discrete Laplace noise with its privacy map."""
 
 import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import ClassVar
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace, representable
+from tallyroom.protocols.privacy.loss import PrivacyLoss
+from tallyroom.protocols.privacy.noise_law import Ids, NoiseLaw, Sensitivity
+from tallyroom.protocols.privacy.noise_sums import laplace_quantile
 from tallyroom.protocols.privacy.polya import polya_differences
 from tallyroom.protocols.randomness import Randomness
-
-Ids = NDArray[np.uint32]
 
 
 class Placement(StrEnum):
@@ -107,13 +106,26 @@ def parse_noise(text: str) -> tuple[Placement, int]:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
-    """Adds discrete Laplace noise of `scale` to each integer of a vector.
-
-    Adjacency: one record is replaced; the number of records is public.
-    """
+class DiscreteLaplace(NoiseLaw):
+    """P(x) ∝ e^(−|x|/scale)."""
 
     scale: Fraction
+
+    name: ClassVar[str] = "laplace"
+
+    @classmethod
+    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> "DiscreteLaplace":
+        """δ serves nothing here. What is ε-private has a ρ of ε²/2."""
+        epsilon = loss.epsilon
+        if epsilon is None and loss.rho is not None:
+            bits = 64 + max(0, loss.rho.denominator.bit_length())
+            epsilon = Fraction(math.isqrt(int(2 * loss.rho * 4**bits)), 2**bits)
+        if not epsilon:
+            raise LocalError(f"no noise costs {loss}")
+        return cls.spending(epsilon, sensitivity.l1)
+
+    def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        return PrivacyLoss(self.privacy_map(sensitivity.l1))
 
     @classmethod
     def spending(cls, epsilon: Fraction, sensitivity: int) -> "DiscreteLaplace":
@@ -136,24 +148,19 @@ class DiscreteLaplace:
     def draw(self, count: int, randomness: Randomness) -> Integers:
         return discrete_laplace(count, self.scale, randomness)
 
-    def draw_shares(self, ids: Ids, parties: int, count: int, randomness: Randomness) -> Integers:
-        """What each party of a block adds, shape (len(ids), count), under `Placement.PARTIES`.
+    def draw_shares(self, ids: Ids, enough: int, count: int, randomness: Randomness) -> Integers:
+        """Differences of Pólya variables of shape 1/`enough`."""
+        return polya_differences(ids, count, self.scale, enough, randomness)
 
-        The shares of `HONEST` of the parties sum to at least the noise of `draw`; with all of them
-        it has 1/HONEST times the variance.
-        """
-        return polya_differences(ids, count, self.scale, enough_shares(parties), randomness)
+    def log_chance(self, value: int) -> float:
+        return -abs(value) / float(self.scale)
 
-    def draw_server_share(self, honest: int, count: int, randomness: Randomness) -> Integers:
-        """What one server adds under `Placement.SHARED`: differences of Pólya variables of shape
-        1/h, of which h, the honest ones, sum to the noise of `draw`."""
-        one = np.zeros(1, dtype=np.uint32)
-        drawn: Integers = polya_differences(one, count, self.scale, honest, randomness)[0]
-        return drawn
+    def quantile(self, level: float, noises: Fraction | int = 1) -> int:
+        return laplace_quantile(level, self.scale, noises)
 
 
 def noise_variance(
-    mechanism: DiscreteLaplace,
+    mechanism: NoiseLaw,
     placement: Placement,
     parties: int,
     servers: int,

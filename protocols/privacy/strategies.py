@@ -49,7 +49,9 @@ class PlainSum(Strategy):
     moved: int
     """The most that replacing one record moves the sum, in L1."""
     unit: float = 0.0
-    """The step of a single sum, where it is one of real numbers; 0 where integers are counted."""
+    """The step of sums of real numbers; 0 where integers are counted."""
+    summed: str = ""
+    """What the sums are of, where there are several of real numbers."""
 
     measures: ClassVar[bool] = False
 
@@ -72,6 +74,9 @@ class PlainSum(Strategy):
         return noise
 
     def words(self, scale: float) -> str:
+        if self.summed:
+            sums = f"{self.length} sums of {self.summed}"
+            return f"discrete Laplace of scale {scale * self.unit:.6g} on {sums}"
         if self.unit:
             step = self.unit
             sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"

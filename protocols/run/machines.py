@@ -6,7 +6,7 @@ from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.together import TogetherServer
 from tallyroom.protocols.aggregation.vouched import Vouched
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
@@ -52,7 +52,7 @@ def repeatable(query: Query) -> bool:
 
 
 def party_machine(
-    query: Query, holdings: Holdings, randomness: Randomness, signet: Signet | None = None
+    query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner | None = None
 ) -> Machine:
     """Without a `signet` only parties of this very process believe what is signed.
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tallyroom.protocols.errors import PeerError, TallyError
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction, Meter
 
 MOST_OVER = 64
 """Runs that are over and of which something is kept, to be said again if asked."""
-MOST_NAMES = 1 << 16
-"""Runs whose names are kept, so that they cannot be begun again, nor with another question."""
 
 LAST_OF_SERVERS = MAX_ROUND - 64
 """The last round of what servers say to each other: what follows from it is to fit as well."""
@@ -43,14 +42,15 @@ class Reply:
 
 class Participant(ABC):
     """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
-    `expire` it. `replaying` is set while a journal tells what was taken before."""
+    `expire` it. `replaying` is set while a journal tells what was taken before. `begun` knows which
+    runs must not be begun any more."""
 
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
         self.role = role
         self.replaying = False
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
-        self._names: dict[bytes, bytes] = {}
+        self.begun = BegunRuns()
         self._over: dict[bytes, str] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
@@ -70,9 +70,9 @@ class Participant(ABC):
 
     def begin(self, run: bytes, machine: Machine) -> Reply:
         """Starts a machine of our own accord."""
-        if self._run_like(run) is not None:
+        if self.begun.like(run) is not None and not self.replaying:
             raise PeerError(run.hex(), "a run of this name was already begun")
-        self._name(run)
+        self.begun.add(run)
         self._machines[run] = machine
         self._rounds[run] = 0
         return self._carry_out(run, machine.start())
@@ -93,7 +93,7 @@ class Participant(ABC):
         run = message.run
         if self.was_asked(message):
             return self._asked_again(message)
-        if message.phase is Phase.QUERY and self._run_like(run) is None:
+        if message.phase is Phase.QUERY and self._may_begin(run):
             try:
                 if message.sender_role is not Role.COORDINATOR:
                     raise PeerError(message.sender, "only the coordinator asks")
@@ -101,7 +101,7 @@ class Participant(ABC):
             except PeerError as error:
                 outcome.refused.append(Rejected(error.sender, error.reason))
                 return outcome
-            self._name(run)
+            self.begun.add(run)
             self._machines[run] = machine
             self._queries[run] = message.body[0].tobytes()
             self._hear(message)
@@ -161,7 +161,7 @@ class Participant(ABC):
         taken."""
         if not message.between_parties and not message.between_servers:
             return False
-        if (known := self._run_like(message.run)) is None:
+        if (known := self.begun.like(message.run)) is None:
             return True
         if known != message.run:
             return False
@@ -177,28 +177,26 @@ class Participant(ABC):
     def awaits(self, message: Message) -> bool:
         """Whether there is anything to tell of a message: if not, `handle` refuses it."""
         known = self.is_open(message.run) or message.run in self._queries
-        return known or (message.phase is Phase.QUERY and self._run_like(message.run) is None)
+        return known or (message.phase is Phase.QUERY and self._may_begin(message.run))
 
     def was_asked(self, message: Message) -> bool:
         """Whether it is a query that was heard before."""
         return message.phase is Phase.QUERY and message.run in self._queries
 
-    def _run_like(self, run: bytes) -> bytes | None:
-        """The run that is known under the nonce of this one: itself, or one that asks another
-        question; None if there is none."""
-        return self._names.get(run[:NONCE_BYTES])
-
-    def _name(self, run: bytes) -> None:
-        """Keeps the name of a run. The oldest that is over makes room for it."""
-        self._names.setdefault(run[:NONCE_BYTES], run)
-        if len(self._names) > MOST_NAMES:
-            over = (known for known, name in self._names.items() if name not in self._machines)
-            if (oldest := next(over, None)) is not None:
-                del self._names[oldest]
+    def _may_begin(self, run: bytes) -> bool:
+        """A journal tells of runs that were begun, however old they are by now."""
+        if self.replaying:
+            return run not in self._machines
+        timely = not self.begun.is_ahead(run) and not self.begun.is_outdated(run)
+        return timely and self.begun.like(run) is None
 
     def _refusal(self, message: Message) -> Rejected:
         """Why a message is not taken whose run is not open here."""
-        run, known = message.run, self._run_like(message.run)
+        run, known = message.run, self.begun.like(message.run)
+        if self.begun.is_ahead(run):
+            return Rejected(message.sender, f"run {run.hex()} is numbered ahead of our clock")
+        if message.phase is Phase.QUERY and known is None and self.begun.is_outdated(run):
+            return Rejected(message.sender, f"run {run.hex()} is numbered long before our clock")
         if known is None:
             return Rejected(message.sender, f"run {run.hex()} is unknown")
         if known == run:
@@ -252,7 +250,7 @@ class Participant(ABC):
     def forget(self, run: bytes) -> None:
         """Drops all there is of a run but that it was."""
         self.abandon(run)
-        self._name(run)
+        self.begun.add(run)
         self._over.pop(run, None)
         for kept in (
             self._rounds,

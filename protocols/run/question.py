@@ -16,6 +16,7 @@ from tallyroom.protocols.query import (
     Query,
     check_later,
     later_fields,
+    of_the_release,
     read_later,
 )
 from tallyroom.protocols.registry import offers_of
@@ -166,11 +167,11 @@ class Question:
                 asked = expected.statistic.from_parameters(expected.statistic.parameters())
                 if asked.plan(query.facts).identity != query.plan.identity:
                     return each.name
-            elif each.name == "deadline" or (each.name in _LATER and self._may_reuse(query)):
-                continue
             elif each.name == "asking":
                 if not self.takes(query):
                     return each.name
+            elif each.name == "deadline" or (self._may_reuse(query) and not of_the_release(each)):
+                continue
             elif getattr(expected, each.name) != getattr(query, each.name):
                 return each.name
         return None
@@ -223,4 +224,3 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "later_delta": (int, float),
     "honest": (int,),
 }
-_LATER = ("later_epsilon", "later_delta")

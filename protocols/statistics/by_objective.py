@@ -1,4 +1,4 @@
-"""What models that a curator fits by objective perturbation have in common."""
+"""Models that a curator fits by objective perturbation, from records that it gathers."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.plans.contract import Curated, CuratorMechanism, Integers
+from tallyroom.protocols.plans.gathered import GatheredRows, RecordWords
 from tallyroom.protocols.privacy.objective import (
     GRID,
     MAX_PENALTY,
@@ -19,7 +20,7 @@ from tallyroom.protocols.privacy.objective import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.statistics.gathered import Gathered
+from tallyroom.protocols.statistics.release import Release
 
 EXACT_GRID = 1 << 40
 """Of coefficients without noise."""
@@ -32,52 +33,85 @@ FARTHEST = (1 << 20) * GRID
 """Of coefficients that are published: what lies beyond stands there."""
 
 
-@dataclass(frozen=True)
-class ByObjective(Gathered):
-    """`released` is how many terms it has; `penalty` is λ for each record, at least."""
-
-    penalty: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.penalty <= MAX_PENALTY:
-            raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
-
-    @abstractmethod
-    def records_of(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
-        """Whatever parties sent, as rows of terms within [−1, 1] in `STEPS`, and classes."""
+class TwoClasses(RecordWords):
+    """Records of terms within [−1, 1], each of one class or of all others."""
 
     @property
+    @abstractmethod
+    def terms(self) -> int:
+        """How many terms a record has, the constant among them."""
+
+    @property
+    @abstractmethod
     def largest_square(self) -> int:
         """Of the 2-norm of a record's terms."""
-        return self.released
 
-    def mechanism(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
+    @abstractmethod
+    def records_of(self, rows: Integers) -> tuple[Integers, NDArray[np.bool]]:
+        """Whatever parties sent, as rows of terms within [−1, 1] in `STEPS`, and classes."""
+
+
+@dataclass(frozen=True)
+class ObjectiveFit(CuratorMechanism):
+    """Coefficients of the terms. `penalty` is λ for each record, at least; `described` names the
+    mechanism, and may mention the largest {scale} of its noise."""
+
+    record: TwoClasses
+    max_records: int
+    penalty: float
+    described: str
+
+    @property
+    def rows(self) -> GatheredRows:
+        return GatheredRows(self.record, self.max_records)
+
+    @property
+    def released(self) -> int:
+        return self.record.terms
+
+    def perturbation(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
+        """For so many records."""
         penalty = min(self.penalty * records, MAX_PENALTY)
-        return ObjectivePerturbation.spending(epsilon, self.released, penalty, self.largest_square)
+        square = self.record.largest_square
+        return ObjectivePerturbation.spending(epsilon, self.released, penalty, square)
 
-    def published(
+    def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
-        records, positive = self.records_of(total)
-        found = self.mechanism(epsilon, len(records)).fit(records, positive, randomness)
+        records, positive = self.record.records_of(self.rows.rows_of(total))
+        found = self.perturbation(epsilon, len(records)).fit(records, positive, randomness)
         return np.clip(found, -FARTHEST, FARTHEST).view(np.uint64)
 
-    def published_exactly(self, total: Vector) -> Vector:
-        records, positive = self.records_of(total)
+    def publish_exactly(self, total: Vector) -> Vector:
+        records, positive = self.record.records_of(self.rows.rows_of(total))
         penalty = max(self.penalty, EXACT_PENALTY) * len(records)
         found = minimum(records / STEPS, positive, penalty, np.zeros(self.released))
         return np.rint(found * EXACT_GRID).astype(np.int64).view(np.uint64)
 
-    def remarks(self, released: Vector, exact: bool) -> tuple[str, ...]:
-        if np.abs(self.coefficients(released, exact)).max() <= CERTAIN:
-            return ()
-        return (
-            f"coefficients are beyond ±{CERTAIN:g} on columns scaled to [−1, 1]: the classes are "
-            "separable, so that the penalty alone holds them back, or bounds are far wider than "
-            "the values",
-        )
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        return self.described.format(scale=2 / float(self.perturbation(epsilon, 1).noise))
 
-    def coefficients(self, released: Vector, exact: bool) -> Column:
-        found: Column = signed(released) / (EXACT_GRID if exact else GRID)
-        return found
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
+
+
+def objective_plan(record: TwoClasses, max_records: int, penalty: float, words: str) -> Curated:
+    mechanism = ObjectiveFit(record, max_records, float(penalty), words)
+    return Curated(mechanism.rows, mechanism, gathered=True)
+
+
+def check_penalty(penalty: float) -> None:
+    if not 0 <= penalty <= MAX_PENALTY:
+        raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {penalty:g}")
+
+
+def released_coefficients(release: Release) -> tuple[Column, tuple[str, ...]]:
+    """The coefficients of terms within [−1, 1], and what the user must be told of them."""
+    found: Column = release.integers / (EXACT_GRID if release.exact else GRID)
+    if np.abs(found).max() <= CERTAIN:
+        return found, ()
+    return found, (
+        f"coefficients are beyond ±{CERTAIN:g} on columns scaled to [−1, 1]: the classes are "
+        "separable, so that the penalty alone holds them back, or bounds are far wider than "
+        "the values",
+    )

@@ -1,7 +1,6 @@
 """Statistics of which nothing is released but what was chosen: two servers choose it together on
 counts that they share, under noise that neither knows (`protocols.joint.choice`)."""
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -9,42 +8,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.joint.above_threshold import FirstAbove
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
-from tallyroom.protocols.plans.contract import Integers, NoisyChoice
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.encodings import EqualBins
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
 UNSURE = "how sure a choice is depends on how far apart the scores are, which nobody sees"
-
-
-def indices_of(released: Vector, candidates: int) -> Integers:
-    """The candidates that were chosen. Raises `LocalError` where servers released something that
-    is no index."""
-    found = signed(released)
-    if ((found < 0) | (found >= candidates)).any():
-        raise LocalError("the servers' shares do not add up to anything that can be chosen")
-    return found
-
-
-def as_chosen(estimate: Estimate, release: Release) -> Answer:
-    """The answer to a choice, with its error unknown where there was noise."""
-    if release.noise is None:
-        return Answer(estimate, None, release.records, foretold=True)
-    return Answer(estimate, Interval.none(len(release.values), UNSURE), release.records)
 
 
 @dataclass(frozen=True)
@@ -59,69 +37,6 @@ class BinsByMiddle(EqualBins):
     def middles(self) -> Column:
         middles: Column = (self.edges[:-1] + self.edges[1:]) / 2
         return middles
-
-
-@dataclass(frozen=True)
-class Chosen(Legacy):
-    """What all of these have in common. `decode` takes indices."""
-
-    def placement(self, servers: int) -> Placement:
-        return Placement.JOINT
-
-    @property
-    def released(self) -> int:
-        return self.choice(MAX_CANDIDATES).chosen
-
-    @property
-    def noises(self) -> int:
-        return self.choice(MAX_CANDIDATES).noises
-
-    @abstractmethod
-    def choice(self, records: int) -> Choice | FirstAbove:
-        """What is chosen; how many and of how many does not depend on the records."""
-
-    # --- counts are added up as they are: nothing is measured, and no release is given again ---
-
-    @property
-    def measures(self) -> bool:
-        return False
-
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        return noise
-
-    @property
-    def reuse_key(self) -> str | None:
-        return None
-
-    def release_key(self) -> str:
-        return Legacy.release_key(self)
-
-    def noiseless(self, holdings: Holdings) -> Estimate:
-        pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
-        scores = signed(self.measure(self.encode(pooled)[0]))
-        chosen = self.choice(holdings.rows).in_clear(scores)
-        return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known before the data: it depends on how far the scores are apart."""
-        return np.full(self.released, np.nan)
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        return Interval.none(self.released, UNSURE)
-
-    def mechanism_words(self, scale: float) -> str:
-        return (
-            f"report noisy max: geometric noise of scale {scale:.6g} on {self.noises} scores that "
-            "nobody sees; what is chosen is all that is opened"
-        )
-
-    def _indices(self, released: Vector, candidates: int) -> NDArray[np.int64]:
-        return indices_of(released, candidates)
 
 
 @dataclass(frozen=True)
@@ -155,7 +70,7 @@ class TopK(Histogram):
         return NoisyChoice(self._bins, Choice(self.bins, facts.records, self.k), units)
 
     def read(self, release: Release) -> Answer:
-        return as_chosen(self._found(indices_of(release.values, self.bins)), release)
+        return release.without_errors(self._found(release.chosen(self.bins)), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records, the lower bin first where two have equally many."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.categories import OTHER
-from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.plans.scaled import ScaledColumn
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
@@ -50,19 +50,16 @@ def design_of(attributes: Sequence[Attribute], columns: Sequence[Column]) -> Mat
 
 
 def scaled(attribute: Attribute, holdings: Holdings) -> Column:
-    """A column of raw records for `design_of`; what is no number counts as the lower bound."""
+    """A column of raw records for `design_of`."""
     if attribute.bounds is None:
         return attribute.codes(holdings, 2).astype(np.float64)
-    return between(attribute, numbers(holdings.column(attribute.name), attribute.bounds[0]))
+    return between(attribute, holdings.column(attribute.name))
 
 
 def between(attribute: Attribute, values: Column) -> Column:
-    """Numbers, clipped to their bounds and scaled to [−1, 1]."""
+    """Numbers, clipped to their bounds and scaled to [−1, 1]; other cells count as the lower."""
     assert attribute.bounds is not None
-    lower, upper = attribute.bounds
-    inside = np.clip(values, lower, upper)
-    found: Column = np.clip((inside - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
-    return found
+    return ScaledColumn(attribute.name, *attribute.bounds).scale(values)
 
 
 def classes_of(target: Attribute, bins: int) -> list[str]:

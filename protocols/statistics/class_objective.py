@@ -2,85 +2,125 @@
 S4 compares its projected histograms with (PLR, PMLR)."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.plans.contract import Curated, Integers
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.objective import STEPS
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.by_objective import ByObjective
+from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.by_objective import (
+    TwoClasses,
+    check_penalty,
+    objective_plan,
+    released_coefficients,
+)
 from tallyroom.protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.of_schema import OfSchema, check_bins
+from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_TERMS = 1024
+MECHANISM = "objective perturbation of one class against all others"
+NO_INTERVAL = "what noise did to it depends on the records, so it is secret"
 
 
 @dataclass(frozen=True)
-class ClassObjective(ByObjective, OfSchema):
-    """Coefficients of the schema's terms for one class, number `of_class` of the target's."""
+class ClassedAttributes(TwoClasses):
+    """The attributes of a record, and the class of its target: `of_class`, or another."""
 
-    of_class: int = 0
-    bins: int = 2
-
-    name: ClassVar[str] = "class-objective"
-    way_of: ClassVar[str] = "multinomial-regression"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_bins(self.bins)
-        if not 0 <= self.of_class < len(classes_of(self.schema[1], self.bins)):
-            raise LocalError(f"{self.target} has no class number {self.of_class}")
-        if self.released > MAX_TERMS:
-            raise LocalError(
-                f"{self.released} coefficients are too many, {MAX_TERMS} at most: name fewer values"
-            )
+    predictors: tuple[Attribute, ...]
+    target: Attribute
+    of_class: int
+    bins: int
 
     @property
-    def released(self) -> int:
-        return len(terms_of(self.schema[0]))
+    def columns(self) -> tuple[str, ...]:
+        return (*(each.name for each in self.predictors), self.target.name)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        every = (*self.predictors, self.target)
+        return tuple(each.name for each in every if each.bounds is None)
 
     @property
     def width(self) -> int:
-        """The attributes, and the class."""
-        return len(self.schema[0]) + 1
+        return len(self.predictors) + 1
 
-    def words_of(self, holdings: Holdings) -> Integers:
-        predictors, target = self.schema
-        words = []
-        for each in predictors:
-            column = scaled(each, holdings)
-            words.append(np.rint(column * (STEPS if each.bounds else 1)).astype(np.int64))
-        return np.stack([*words, target.codes(holdings, self.bins)], axis=1)
+    @property
+    def grid_step(self) -> float:
+        return 0.0
 
-    def records_of(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
-        """Whatever parties sent: numbers within [−1, 1], and one entry of each attribute of names
-        at most."""
-        predictors, _ = self.schema
-        rows = self.rows_of(total)
-        columns = [
-            np.clip(column, -STEPS, STEPS) / STEPS if each.bounds else column.astype(np.float64)
-            for each, column in zip(predictors, rows.T, strict=False)
-        ]
-        records = np.rint(design_of(predictors, columns) * STEPS).astype(np.int64)
-        return records, rows[:, -1] == self.of_class
+    @property
+    def terms(self) -> int:
+        return len(terms_of(self.predictors))
 
     @property
     def largest_square(self) -> int:
         """Each attribute has one entry of at most 1, and there is the constant."""
         return self.width
 
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return "objective perturbation of one class against all others"
+    def words_of(self, holdings: Holdings) -> Integers:
+        words = []
+        for each in self.predictors:
+            column = scaled(each, holdings)
+            words.append(np.rint(column * (STEPS if each.bounds else 1)).astype(np.int64))
+        return np.stack([*words, self.target.codes(holdings, self.bins)], axis=1)
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = self.coefficients(released, exact)
-        return Curve([float(at) for at in range(len(found))], found.tolist())
+    def records_of(self, rows: Integers) -> tuple[Integers, NDArray[np.bool]]:
+        """An attribute of names has one entry at most."""
+        columns = [
+            np.clip(column, -STEPS, STEPS) / STEPS if each.bounds else column.astype(np.float64)
+            for each, column in zip(self.predictors, rows.T, strict=False)
+        ]
+        records = np.rint(design_of(self.predictors, columns) * STEPS).astype(np.int64)
+        return records, rows[:, -1] == self.of_class
+
+
+@dataclass(frozen=True)
+class ClassObjective(OfSchema):
+    """Coefficients of the schema's terms for one class, number `of_class` of the target's."""
+
+    of_class: int = 0
+    bins: int = 2
+    penalty: float = 0.0
+
+    name: ClassVar[str] = "class-objective"
+    way_of: ClassVar[str] = "multinomial-regression"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_penalty(self.penalty)
+        check_bins(self.bins)
+        if not 0 <= self.of_class < len(classes_of(self.schema[1], self.bins)):
+            raise LocalError(f"{self.target} has no class number {self.of_class}")
+        if (terms := self._record.terms) > MAX_TERMS:
+            raise LocalError(
+                f"{terms} coefficients are too many, {MAX_TERMS} at most: name fewer values"
+            )
+
+    @property
+    def _record(self) -> ClassedAttributes:
+        predictors, target = self.schema
+        return ClassedAttributes(tuple(predictors), target, self.of_class, self.bins)
+
+    def plan(self, facts: Facts) -> Curated:
+        return self._planned(facts.max_records_per_party)
+
+    def _planned(self, max_records: int) -> Curated:
+        return objective_plan(self._record, max_records, self.penalty, MECHANISM)
+
+    def read(self, release: Release) -> Answer:
+        found, remarks = released_coefficients(release)
+        estimate = Curve([float(at) for at in range(len(found))], found.tolist())
+        interval = None if release.exact else Interval.none(len(found), NO_INTERVAL)
+        return Answer(estimate, interval, release.records, remarks, foretold=release.exact)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self.noiseless(holdings)
+        plan = self._planned(int(holdings.counts.max()))
+        return self.read(Release(plan, plan.without_noise(holdings), holdings.rows, None)).estimate

@@ -1,6 +1,6 @@
 """The suite that every statistic must pass; other packages import it too.
 
-    from tallyroom.protocols.statistics.contract import StatisticContract
+    from tallyroom.extend import StatisticContract
 
     class TestMine(StatisticContract):
         statistic = Mine(lower=0.0, upper=1.0)

@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.parameters import Parametrized, as_taken, fits
 from tallyroom.protocols.statistics.release import Answer, Release
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.statistics.conformance import StatisticContract as StatisticContract
 
 Bounds = tuple[float, float]
 
@@ -138,24 +135,8 @@ class Statistic(Parametrized, ABC):
         more, where that is the truth; None where their number is not for a plan to choose."""
         return None
 
-    def tied_by_rounding(self, holdings: Holdings) -> int:
-        """How many distinct values count as equal to another, where that matters."""
-        return 0
-
-    def check_resolution(self, holdings: Holdings) -> None:
-        """Raises `LocalError` where rounding leaves too little of these records' order."""
-
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
     """Adds up the rows of each party's records in the ring."""
     summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
     return summed
-
-
-def __getattr__(name: str) -> Any:
-    """The suite that every statistic must pass; it needs pytest."""
-    if name == "StatisticContract":
-        from tallyroom.protocols.statistics.conformance import StatisticContract
-
-        return StatisticContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

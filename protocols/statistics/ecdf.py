@@ -26,8 +26,6 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
     MAX_CHOSEN,
-    as_chosen,
-    indices_of,
 )
 from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from tallyroom.protocols.statistics.drawing import Style
@@ -152,10 +150,8 @@ class Quantile(OfQuantiles, Cumulative):
 
     def read(self, release: Release) -> Answer:
         if isinstance(release.plan, NoisyChoice):
-            cells = indices_of(release.values, self.thresholds)
-            return as_chosen(
-                at_quantiles(self.quantile, self.grid.middles[cells].tolist()), release
-            )
+            told = self.grid.middles[release.chosen(self.thresholds)].tolist()
+            return release.without_errors(at_quantiles(self.quantile, told), UNSURE)
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)
         found = self.x[inverse(self.curve(release), wanted)]
         estimate = at_quantiles(self.quantile, found.tolist())

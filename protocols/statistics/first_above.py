@@ -3,7 +3,6 @@ index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,17 +11,14 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
-from tallyroom.protocols.plans.contract import NoisyChoice, PlainSum
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
+    UNSURE,
     BinsByMiddle,
-    Chosen,
-    as_chosen,
-    indices_of,
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
@@ -30,8 +26,8 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, MagnitudeBins
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
-from tallyroom.protocols.statistics.residuals import MAX_THRESHOLD, ResidualReach
 
+MAX_THRESHOLD = 1 << 32
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 
@@ -44,26 +40,6 @@ def words_of(searches: int) -> str:
         "on the threshold and on every score, which nobody sees; the first index above is all "
         "that is opened"
     )
-
-
-@dataclass(frozen=True)
-class Searched(Chosen):
-    """What statistics by the sparse vector technique have in common."""
-
-    searches: ClassVar[int] = 1
-    monotone: ClassVar[bool] = False
-
-    @property
-    def sensitivity(self) -> int:
-        """ε·s of all searches: a replaced record moves a score by one at most."""
-        return units_of_epsilon(self.searches, self.monotone)
-
-    @property
-    def released(self) -> int:
-        return self.searches
-
-    def mechanism_words(self, scale: float) -> str:
-        return words_of(self.searches).format(scale=scale)
 
 
 @dataclass(frozen=True)
@@ -99,8 +75,8 @@ class FirstAboveThreshold(Histogram):
         return NoisyChoice(self._bins, rule, units, described=words_of(1))
 
     def read(self, release: Release) -> Answer:
-        [found] = indices_of(release.values, self.bins + 1).tolist()
-        return as_chosen(self._found(found), release)
+        [found] = release.chosen(self.bins + 1).tolist()
+        return release.without_errors(self._found(found), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
@@ -112,11 +88,9 @@ class FirstAboveThreshold(Histogram):
 
 
 @dataclass(frozen=True)
-class FromBothEnds(PlainSum):
+class FromBothEnds:
     """How many records are in each bin and above it, from the highest bin down; then in each bin
     and below it, from the lowest up."""
-
-    measures: ClassVar[bool] = True
 
     def measure(self, total: Vector) -> Vector:
         above: Vector = np.cumsum(total[::-1], dtype=np.uint64)
@@ -139,15 +113,14 @@ class MagnitudeBounds(OneColumn):
         units = units_of_epsilon(2, monotone=True)
         within = max(1, facts.records - records_beyond(facts, units))
         rule = FirstAbove(BINS, facts.records, (within, within))
-        ends = FromBothEnds(2 * BINS, 2 * (BINS - 1))
-        return NoisyChoice(MagnitudeBins(self.value), rule, units, ends, words_of(2))
+        return NoisyChoice(MagnitudeBins(self.value), rule, units, FromBothEnds(), words_of(2))
 
     def read(self, release: Release) -> Answer:
         """The ends of the range; infinite where noise found none."""
-        down, up = indices_of(release.values, BINS + 1).tolist()
+        down, up = release.chosen(BINS + 1).tolist()
         lower = -math.inf if down == BINS else float(LEFT[BINS - 1 - down])
         upper = math.inf if up == BINS else float(RIGHT[up])
-        return as_chosen(_ends(lower, upper), release)
+        return release.without_errors(_ends(lower, upper), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The bins that the least and the largest value lie in."""
@@ -166,45 +139,3 @@ def records_beyond(facts: Facts, units: int) -> int:
 
 def _ends(lower: float, upper: float) -> Rows:
     return Rows(["end", "value"], [["lower", lower], ["upper", upper]])
-
-
-@dataclass(frozen=True)
-class JointReach(Searched, ResidualReach):
-    """How far a residual plot reaches, as a curator finds it (S2's Algorithm 2), between two
-    servers."""
-
-    name: ClassVar[str] = "residual-reach-joint"
-    searches: ClassVar[int] = 2
-
-    @property
-    def sensitivity(self) -> int:
-        """ε·s of both searches: counts of fitted values move either way."""
-        return sum(REACH_UNITS)
-
-    def _noise_at_a_bound(self, noises: Fraction) -> float:
-        return self.sensitivity
-
-    @property
-    def candidates(self) -> int:
-        return len(SHAPES) * self.doublings
-
-    @property
-    def noises(self) -> int:
-        return 2 * (self.candidates + 1)
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        """Both searches have as many scores. After those of residuals come empty ones, which stand
-        for the widest bound, as if none were above."""
-        fitted, residuals = self.within(total)
-        return np.concatenate([fitted, np.pad(residuals, (0, len(fitted) - len(residuals)))])
-
-    def choice(self, records: int) -> FirstAbove:
-        return FirstAbove(self.candidates, records, (self.threshold or wanted(records),) * 2)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        across, up = self._indices(released, self.candidates + 1).tolist()
-        return self._told(across, up)

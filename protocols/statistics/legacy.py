@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +35,6 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.role_machines import RoleMachines
-    from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
-    from tallyroom.protocols.statistics.pairwise import Pairs
 
 
 class _Of:
@@ -169,7 +164,7 @@ class Legacy(Statistic):
     publishes what `published` says."""
     gathered: ClassVar[bool] = False
     """Whether the curator is to see parties' vectors one after another rather than their sum: for
-    what no sum tells (`protocols.statistics.gathered`)."""
+    what no sum tells."""
     span: ClassVar[Bounds] = (-math.inf, math.inf)
     """Where an estimate can lie."""
     after_release: ClassVar[frozenset[str]] = frozenset()
@@ -246,15 +241,6 @@ class Legacy(Statistic):
         """What the user must be told of such an answer."""
         return ()
 
-    def machines(self) -> "RoleMachines | None":
-        """Its own machines of parties, servers and coordinator; None for the aggregator's."""
-        return None
-
-    def as_pairs(self) -> "Pairs | None":
-        """Itself where it is the mean of a kernel over pairs, which can be quantized and reported
-        in the local model; else None."""
-        return None
-
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None
@@ -264,38 +250,9 @@ class Legacy(Statistic):
         them), where indices are all that is released; None where the sums are."""
         return None
 
-    def check_asked(self, parties: int, noise: Placement) -> None:
-        """Raises `LocalError` if it cannot be asked of so many parties, or with noise from there.
-
-        It is a statistic as queries have it, `prepared`.
-        """
-        if noise.of_pairs:
-            raise LocalError(f"--noise {noise} is of statistics of pairs")
-
-    def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, records_per_unit: int
-    ) -> "CircuitLaplace | None":
-        """The noise that parties draw inside a circuit; None where they draw none."""
-        return None
-
     def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         """The δ that a sampler of its own costs; 0 for the exact samplers."""
         return 0.0
-
-    def counted(self, release: bytes) -> int | None:
-        """How many records a release is about that names more than parties: `release` is what
-        follows the parties' bitmap. None where releases name parties alone."""
-        return None
-
-    def is_whole(self, records: int, counted: int) -> bool:
-        """Whether an answer that counted so many is about all there is of `records` records; where
-        it is not, nobody knows what is missing."""
-        return True
-
-    @property
-    def trust(self) -> str:
-        """Whom one has to trust besides what the aggregator and the noise's placement say."""
-        return ""
 
     @property
     def taken_as_public(self) -> tuple[str, ...]:
@@ -425,98 +382,9 @@ class LegacyChoice(NoisyChoice):
         return self.encoding.statistic.mechanism_words(scale)  # type: ignore[attr-defined,no-any-return]
 
 
-class LegacyPairs(_Of, Plan):
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.statistic.columns
-
-    @property
-    def length(self) -> int:
-        return self.statistic.length
-
-    @property
-    def released(self) -> int:
-        return self.statistic.released
-
-    @property
-    def noises(self) -> int:
-        return self.statistic.noises
-
-    @property
-    def sensitivity(self) -> int:
-        return self.statistic.sensitivity
-
-    @property
-    def measures(self) -> bool:
-        return self.statistic.measures
-
-    def measure(self, total: Vector) -> Vector:
-        return self.statistic.measure(total)
-
-    def place(self, noise: Vector) -> Vector:
-        return self.statistic.place(noise)
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return self.statistic.encode(holdings)
-
-    @property
-    def measurement(self) -> Measurement | None:
-        return self.statistic.measurement
-
-    def measured(self, holdings: Holdings) -> Integers:
-        return self.statistic.records_of(holdings)  # type: ignore[attr-defined,no-any-return]
-
-    def words(self, scale: float) -> str:
-        return self.statistic.mechanism_words(scale)
-
-    def without_noise(self, holdings: Holdings) -> Vector:
-        raise NotImplementedError
-
-    @property
-    def grid_step(self) -> float:
-        return self.statistic.grid_step
-
-    @property
-    def grid_words(self) -> str:
-        return self.statistic.grid_words
-
-    @property
-    def trust(self) -> str:  # type: ignore[override]
-        return self.statistic.trust
-
-    def placement(self, servers: int) -> Placement | None:
-        return self.statistic.placement(servers)
-
-    def check_asked(self, parties: int, noise: Placement) -> None:
-        self.statistic.check_asked(parties, noise)
-
-    def machines(self) -> "RoleMachines | None":
-        return self.statistic.machines()
-
-    def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, records_per_unit: int
-    ) -> "CircuitLaplace | None":
-        return self.statistic.circuit_noise(epsilon, delta, records_per_unit)
-
-    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
-        return self.statistic.numeric_delta(epsilon, delta, records_per_unit)
-
-    def counted(self, release: bytes) -> int | None:
-        return self.statistic.counted(release)
-
-    def is_whole(self, records: int, counted: int) -> bool:
-        return self.statistic.is_whole(records, counted)
-
-
-class _Randomized(LegacySum):
-    needs = Offer.RANDOMIZE
-
-
 def legacy_plan(statistic: "Legacy", facts: Facts) -> Plan:
     encoding, strategy = LegacyEncoding(statistic), LegacyStrategy(statistic)
     public, told = statistic.taken_as_public, statistic.released_exactly
-    if statistic.machines() is not None:
-        return LegacyPairs(statistic)
     rule = statistic.choice(facts.records)
     if rule is not None:
         chosen = strategy if statistic.measures else None
@@ -532,8 +400,7 @@ def legacy_plan(statistic: "Legacy", facts: Facts) -> Plan:
 
         tree = statistic.tree  # type: ignore[attr-defined]
         return Points(encoding, strategy, public, told, reusable, tree, search)
-    kind = _Randomized if statistic.needs is Offer.RANDOMIZE else LegacySum
-    return kind(encoding, strategy, public, told, reusable)
+    return LegacySum(encoding, strategy, public, told, reusable)
 
 
 def estimate_without_noise(

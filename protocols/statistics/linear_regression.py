@@ -18,25 +18,28 @@ would show are taken to spread that much, which shrinks their coefficients: the 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
+from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import NORMAL, Interval
+from tallyroom.protocols.plans.scaled import ScaledColumn
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import finite_column
 from tallyroom.protocols.statistics.coefficients import Coefficients
-from tallyroom.protocols.statistics.contract import sum_by_party
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import role
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 Matrix = NDArray[np.float64]
 
@@ -49,25 +52,65 @@ COLLINEAR = 1e-9
 
 
 @dataclass(frozen=True)
+class Products(Encoding):
+    """Products of two entries of w = (1, z), all but 1·1, on a grid of `STEPS`² in 1."""
+
+    scaled: tuple[ScaledColumn, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.scaled)
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which entries the products are of."""
+        rows, columns = np.triu_indices(len(self.scaled) + 1)
+        return rows[1:], columns[1:]
+
+    @property
+    def length(self) -> int:
+        return len(self.pairs[0])
+
+    @property
+    def sensitivity(self) -> int:
+        d = len(self.scaled)
+        return (2 * ((d + 1) ** 2 // 4) + d) * STEPS**2
+
+    def encode(self, holdings: Holdings) -> Vector:
+        whole = np.full((holdings.rows, len(self.scaled) + 1), STEPS, dtype=np.int64)
+        for at, each in enumerate(self.scaled, start=1):
+            whole[:, at] = np.rint(each.of(holdings) * STEPS)
+        rows, columns = self.pairs
+        return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
+
+    @property
+    def measurement(self) -> None:
+        return None
+
+    @property
+    def grid_step(self) -> float:
+        return max(each.half for each in self.scaled) / STEPS
+
+    @property
+    def grid_words(self) -> str:
+        return f"columns are rounded to {STEPS} steps from the middle of their range to its ends"
+
+
+@dataclass(frozen=True)
 class LinearRegression(Ranged):
     """Coefficients of y on the columns x by least squares, with standard errors."""
 
     x: tuple[str, ...] = role(("x",), "A column that predicts; repeat it for more.", bounded=True)
     y: str = role("y", "The column that is predicted.", bounded=True)
-    least_spread: float = 0.0
-    """What noise alone may show of a direction's sum of squares; the coordinator fills it in."""
 
     name: ClassVar[str] = "linear-regression"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
-    after_release: ClassVar[frozenset[str]] = frozenset({"least_spread"})
 
     def __post_init__(self) -> None:
         if not self.x or len(set(self.columns)) != len(self.columns):
             raise LocalError("--x names one column or more, each once, and none of them is --y")
         if len(self.columns) > MAX_COLUMNS:
             raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
-        if not 0 <= self.least_spread < math.inf:
-            raise LocalError("the least spread is a finite number that is not negative")
         super().__post_init__()
 
     @property
@@ -78,67 +121,49 @@ class LinearRegression(Ranged):
     def terms(self) -> list[str]:
         return ["intercept", *self.x]
 
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and columns of the products of w = (1, z) that are released: all but 1·1."""
-        rows, columns = np.triu_indices(len(self.columns) + 1)
-        return rows[1:], columns[1:]
+    def plan(self, facts: Facts) -> NoisySum:
+        if facts.records > MAX_RECORDS:
+            raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {facts.records}")
+        products = Products(self.scaled)
+        sums = "columns within [-1, 1] and of their products"
+        strategy = PlainSum(products.length, products.sensitivity, STEPS**-2, sums)
+        return NoisySum(products, strategy)
 
-    @property
-    def length(self) -> int:
-        return len(self._pairs[0])
-
-    @property
-    def sensitivity(self) -> int:
-        d = len(self.columns)
-        return (2 * ((d + 1) ** 2 // 4) + d) * STEPS**2
-
-    @cached_property
-    def _scaling(self) -> tuple[Column, Column]:
-        """The middle and half the width of each column's range."""
-        self.check_bounds()
-        lower, upper = np.array([self.column_bounds[name] for name in self.columns]).T
-        return (lower + upper) / 2, (upper - lower) / 2
-
-    def encode(self, holdings: Holdings) -> Vector:
-        whole = np.full((holdings.rows, len(self.columns) + 1), STEPS, dtype=np.int64)
-        for at, name in enumerate(self.columns, start=1):
-            whole[:, at] = np.rint(self.scaled(holdings, name) * STEPS)
-        rows, columns = self._pairs
-        return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
-
-    def prepared(self, known: Facts) -> Self:
-        """The norm of a symmetric matrix of p² noises of deviation s is about 2s√p."""
-        if known.records > MAX_RECORDS:
-            raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {known.records}")
-        if known.epsilon is None:
-            return replace(self, least_spread=0.0)
-        deviation = math.sqrt(2) * self.sensitivity / STEPS**2 / float(known.epsilon)
-        return replace(self, least_spread=2 * deviation * math.sqrt(len(self.x)))
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        fit = self._fit(released, records, exact)
-        errors = np.sqrt(np.diag(self._unscaled(fit.sampling)))
-        return Coefficients(
-            self.y,
-            self.terms,
-            self._unscale(fit.beta).tolist(),
-            errors.tolist(),
-            self._scaling[1][-1] * math.sqrt(fit.residual_variance),
-            fit.weak,
+    def read(self, release: Release) -> Answer:
+        """Intervals are of the sampling of records and of the noise together."""
+        fit = self._fit(release)
+        values, sampling = self._unscale(fit.beta), self._errors(fit.sampling)
+        residual = self.scaling[1][-1] * math.sqrt(fit.residual_variance)
+        estimate = Coefficients(
+            self.y, self.terms, values.tolist(), sampling.tolist(), residual, fit.weak
         )
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        drawn = self._errors(fit.noise(noise.variance / STEPS**4))
+        # Of records, coefficients are as good as normal; the noise has its own law.
+        half = np.hypot(NORMAL * sampling, noise.width() * drawn)
+        interval = Interval(np.hypot(sampling, drawn), values - half, values + half)
+        return Answer(estimate, interval, release.records)
 
-    def _fit(self, released: Vector, records: int, exact: bool) -> "Fit":
-        if records <= len(self.terms):
-            raise LocalError(f"{len(self.terms)} coefficients need more than {records} records")
+    def _fit(self, release: Release) -> "Fit":
+        if release.records <= len(self.terms):
+            raise LocalError(
+                f"{len(self.terms)} coefficients need more than {release.records} records"
+            )
         gram = np.zeros((len(self.columns) + 1,) * 2)
-        gram[self._pairs] = signed(released) / STEPS**2
+        gram[Products(self.scaled).pairs] = release.integers / STEPS**2
         gram = gram + np.triu(gram, 1).T
-        gram[0, 0] = records
-        spread = _centred(gram)[:-1, :-1]
-        if exact:
-            self._check_spread(spread / records)
-        return Fit.of(gram, 0.0 if exact else self.least_spread)
+        gram[0, 0] = release.records
+        if release.noise is None:
+            self._check_spread(_centred(gram)[:-1, :-1] / release.records)
+            return Fit.of(gram, 0.0)
+        return Fit.of(gram, self._least_spread(release.noise))
+
+    def _least_spread(self, noise: Noise) -> float:
+        """What one mechanism's noise may show of a direction's sum of squares: the norm of a
+        symmetric matrix of p² noises of deviation s is about 2s√p."""
+        deviation = math.sqrt(noise.variance / noise.noises) / STEPS**2
+        return 2 * deviation * math.sqrt(len(self.x))
 
     def _check_spread(self, spread: Matrix) -> None:
         for name, square in zip(self.x, np.diag(spread), strict=True):
@@ -156,7 +181,7 @@ class LinearRegression(Ranged):
     @property
     def _map(self) -> Matrix:
         """From coefficients of scaled columns to those of columns as they are, but for a shift."""
-        middle, half = self._scaling
+        middle, half = self.scaling
         slopes = half[-1] / half[:-1]
         found = np.diag(np.append(half[-1], slopes))
         found[0, 1:] = -slopes * middle[:-1]
@@ -164,55 +189,18 @@ class LinearRegression(Ranged):
 
     def _unscale(self, beta: Column) -> Column:
         found: Column = self._map @ beta
-        found[0] += self._scaling[0][-1]
+        found[0] += self.scaling[0][-1]
         return found
 
-    def _unscaled(self, covariance: Matrix) -> Matrix:
-        found: Matrix = self._map @ covariance @ self._map.T
+    def _errors(self, covariance: Matrix) -> Column:
+        """Of unscaled coefficients, given the covariance of scaled ones."""
+        found: Column = np.sqrt(np.diag(self._map @ covariance @ self._map.T))
         return found
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """They depend on what was released."""
-        return np.full(len(self.terms), np.nan)
-
-    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        covariance = self._fit(released, records, False).noise(noise_variance / STEPS**4)
-        found: Column = np.sqrt(np.diag(self._unscaled(covariance)))
-        return found
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Of the sampling of records and of the noise together."""
-        fit = self._fit(released, records, False)
-        sampling, noise = (
-            np.sqrt(np.diag(self._unscaled(each)))
-            for each in (fit.sampling, fit.noise(noise_variance / STEPS**4))
-        )
-        errors = np.hypot(sampling, noise)
-        # Of records, coefficients are as good as normal; the noise has its own law.
-        half = np.hypot(NORMAL * sampling, width * noise)
-        values = self._unscale(fit.beta)
-        return Interval(errors, values - half, values + half)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """By numpy's least squares on the raw columns."""
         raw = {name: finite_column(holdings, name) for name in self.columns}
         return least_squares(self.y, raw)
-
-    @property
-    def grid_step(self) -> float:
-        return float(np.max(self._scaling[1])) / STEPS
-
-    @property
-    def grid_words(self) -> str:
-        return f"columns are rounded to {STEPS} steps from the middle of their range to its ends"
-
-    def mechanism_words(self, scale: float) -> str:
-        return (
-            f"discrete Laplace of scale {scale / STEPS**2:.6g} on {self.length} sums of columns "
-            "within [-1, 1] and of their products"
-        )
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,114 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
+from tallyroom.protocols.plans.encodings import sum_by_party
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.scaled import ScaledColumn
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import sum_by_party
 from tallyroom.protocols.statistics.estimates import Estimate, Table
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
-from tallyroom.protocols.statistics.logistic_columns import LogisticColumns
+from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from tallyroom.protocols.statistics.release import Answer, Release
 
 STEPS = 1 << 20
 """Of the grid, in 1."""
 MAX_COEFFICIENT = 1e6
 """Of scaled columns. Sums of larger ones could overflow to no number, which has no sensitivity."""
+
+
+@dataclass(frozen=True)
+class LogisticColumns(Ranged):
+    """A label by columns that are clipped and scaled to [−1, 1]: what all ways to fit a logistic
+    regression read."""
+
+    x: tuple[str, ...] = ("x",)
+    label: str = "label"
+    positive: float | None = None
+
+    way_of: ClassVar[str] = "logistic-regression"
+
+    def __post_init__(self) -> None:
+        if not self.x or len(set(self.columns)) != len(self.columns):
+            raise LocalError("--x names one column or more, each once, and none is the label")
+        if len(self.columns) > MAX_COLUMNS:
+            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.label)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        return self.x
+
+    @property
+    def terms(self) -> list[str]:
+        return ["intercept", *self.x]
+
+    @property
+    def positive_label(self) -> float:
+        return 1.0 if self.positive is None else float(self.positive)
+
+
+@dataclass(frozen=True)
+class LossDerivatives(Encoding):
+    """Gradient and curvature of a record's logistic loss, at coefficients of scaled columns."""
+
+    scaled: tuple[ScaledColumn, ...]
+    label: str
+    positive: float
+    at: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*(each.name for each in self.scaled), self.label)
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries of the curvature."""
+        rows, columns = np.triu_indices(len(self.at))
+        return rows, columns
+
+    @property
+    def length(self) -> int:
+        return len(self.at) + len(self.pairs[0])
+
+    @property
+    def sensitivity(self) -> int:
+        """Rounding moves each entry by half a step more, on both sides."""
+        m = len(self.at)
+        return (8 * m + m * (m - 1) + m) * STEPS // 4 + self.length
+
+    def real(self, holdings: Holdings) -> Column:
+        """What each record adds, before it is rounded."""
+        columns = (each.of(holdings) for each in self.scaled)
+        design = np.stack([np.ones(holdings.rows), *columns], axis=1)
+        labels = is_positive(holdings.column(self.label), self.positive)
+        probability = 0.5 * (1 + np.tanh(design @ np.array(self.at) / 2))
+        rows, places = self.pairs
+        curvature = (probability * (1 - probability))[:, None] * design[:, rows] * design[:, places]
+        return np.concatenate([(probability - labels)[:, None] * design, curvature], axis=1)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        whole = np.rint(self.real(holdings) * STEPS).astype(np.int64)
+        return sum_by_party(whole.view(np.uint64), holdings)
+
+    @property
+    def measurement(self) -> None:
+        return None
+
+    @property
+    def grid_step(self) -> float:
+        return 1 / STEPS
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid_step:.3g}"
 
 
 @dataclass(frozen=True)
@@ -45,61 +141,36 @@ class LogisticStep(LogisticColumns):
                 f"{-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}"
             )
 
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        rows, columns = np.triu_indices(len(self.terms))
-        return rows, columns
-
     @property
-    def length(self) -> int:
-        return len(self.terms) + len(self._pairs[0])
+    def _derivatives(self) -> LossDerivatives:
+        at = tuple(float(each) for each in self.at)
+        return LossDerivatives(self.scaled, self.label, self.positive_label, at)
 
-    @property
-    def sensitivity(self) -> int:
-        """Rounding moves each entry by half a step more, on both sides."""
-        m = len(self.terms)
-        return (8 * m + m * (m - 1) + m) * STEPS // 4 + self.length
+    def plan(self, facts: Facts) -> NoisySum:
+        entries = self._derivatives
+        strategy = PlainSum(
+            entries.length, entries.sensitivity, 1 / STEPS, "gradient and curvature"
+        )
+        return NoisySum(entries, strategy)
 
-    def _parts(self, holdings: Holdings) -> Column:
-        """What each record adds."""
-        columns = (self.scaled(holdings, name) for name in self.x)
-        design = np.stack([np.ones(holdings.rows), *columns], axis=1)
-        labels = is_positive(holdings.column(self.label), self.positive)
-        probability = 0.5 * (1 + np.tanh(design @ np.array(self.at) / 2))
-        rows, places = self._pairs
-        curvature = (probability * (1 - probability))[:, None] * design[:, rows] * design[:, places]
-        return np.concatenate([(probability - labels)[:, None] * design, curvature], axis=1)
+    def read(self, release: Release) -> Answer:
+        table = self._table(release.integers / STEPS)
+        if (noise := release.noise) is None:
+            return Answer(table, None, release.records, foretold=True)
+        values = table.values()
+        errors = np.full(len(values), math.sqrt(noise.variance) / STEPS)
+        interval = Interval.around(values, errors, noise.width(), (-math.inf, math.inf))
+        return Answer(table, interval, release.records, foretold=noise.law_is_public)
 
-    def encode(self, holdings: Holdings) -> Vector:
-        whole = np.rint(self._parts(holdings) * STEPS).astype(np.int64)
-        return sum_by_party(whole.view(np.uint64), holdings)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._table(signed(released) / STEPS)
-
-    def _table(self, sums: Column) -> Estimate:
+    def _table(self, sums: Column) -> Table:
         """A row for each term: its gradient, and its row of the curvature."""
         m = len(self.terms)
         curvature = np.zeros((m, m))
-        curvature[self._pairs] = sums[m:]
+        curvature[np.triu_indices(m)] = sums[m:]
         curvature = curvature + np.triu(curvature, 1).T
         cells = np.column_stack([sums[:m], curvature])
         return Table(self.terms, ["gradient", *self.terms], cells.tolist())
 
     def reference(self, holdings: Holdings) -> Estimate:
         positives_of(holdings.column(self.label), self.label, self.positive)
-        return self._table(self._parts(holdings).sum(axis=0))
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        m = len(self.terms)
-        return np.full(m * (m + 1), math.sqrt(noise_variance) / STEPS)
-
-    @property
-    def grid_step(self) -> float:
-        return 1 / STEPS
-
-    def mechanism_words(self, scale: float) -> str:
-        return (
-            f"discrete Laplace of scale {scale / STEPS:.6g} on {self.length} sums of gradient "
-            "and curvature"
-        )
+        return self._table(self._derivatives.real(holdings).sum(axis=0))

@@ -10,28 +10,31 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.kernels import bundled as kernels
-from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
+from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.kernels.expression import Expression
-from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.kernels.registry import KernelKind, kernel_named
 from tallyroom.protocols.local.every_level import ASKED
+from tallyroom.protocols.local.pairs import FIXED_POINT
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, Randomized
+from tallyroom.protocols.plans.pairs import LABELS, KernelColumn
 from tallyroom.protocols.privacy.curves import MECHANISMS
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.areas import AucByCurve, way
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.curated import SmoothAuc
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.pairwise import Ordered, Pairs, estimated
+from tallyroom.protocols.statistics.release import Answer, Release
 
-LABELS = ("private", "public")
+AUC_LABELS = ("private", "public")
 AUC_METHODS = ("pairs", "curve", "smooth")
-
-MOST_TIED = 0.05
-"""The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
-by chance; of time stamps, nearly all."""
 
 
 @dataclass(frozen=True)
@@ -52,56 +55,6 @@ class Variance(Gini):
 
     def build_kernel(self) -> Kernel:
         return kernels.Variance([self.grid])
-
-
-@dataclass(frozen=True)
-class Ordered(Pairs):
-    """A statistic of order and equality alone: without bounds, all numbers are in range."""
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        if self.lower is None or self.upper is None:
-            return -math.inf, math.inf
-        return self.lower, self.upper
-
-    @property
-    def grid(self) -> Grid:
-        if self.lower is None or self.upper is None:
-            return OrderedGrid()
-        return Grid.reals(self.lower, self.upper, self.bits)
-
-    @property
-    def grid_step(self) -> float:
-        """Without bounds it is relative to each value, 2^-24 of it."""
-        return 0.0 if isinstance(self.grid, OrderedGrid) else self.grid.step
-
-    @property
-    def grid_words(self) -> str:
-        if isinstance(self.grid, OrderedGrid):
-            return "values are rounded to 24 significant bits; bounds would round to their range"
-        return super().grid_words
-
-    def tied_by_rounding(self, holdings: Holdings) -> int:
-        tied = 0
-        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
-            column = np.clip(holdings.column(name), *self.bounds)
-            tied += len(np.unique(column)) - len(np.unique(grid.encode(column)))
-        return tied
-
-    def check_resolution(self, holdings: Holdings) -> None:
-        """Bounds that were given are as coarse as somebody wants them; without, nobody chose."""
-        if not isinstance(self.grid, OrderedGrid):
-            return
-        distinct = sum(len(np.unique(holdings.column(name))) for name in self.columns)
-        if (tied := self.tied_by_rounding(holdings)) > distinct * MOST_TIED:
-            raise LocalError(
-                f"{tied} of {distinct} distinct values cannot be told apart in 24 significant "
-                "bits: give --lower and --upper, and they are compared within that range"
-            )
 
 
 @dataclass(frozen=True)
@@ -159,7 +112,9 @@ class Auc(Ordered):
         "hierarchy", "Which mechanism adds the noise to it.", choices=tuple(MECHANISMS)
     )
     labels: str = option(
-        "private", "In the local model: whether labels are hidden too.", choices=LABELS
+        "private",
+        "In the local model: whether labels are hidden too.",
+        choices=AUC_LABELS,
     )
     levels: str = option(
         "auto",
@@ -175,24 +130,59 @@ class Auc(Ordered):
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(AUC_METHODS))
         look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
-        look_up("labels", self.labels, dict.fromkeys(LABELS))
+        look_up("labels", self.labels, dict.fromkeys(AUC_LABELS))
         look_up("levels", self.levels, ASKED)
         if self.positive is not None and not math.isfinite(self.positive):
             raise LocalError(f"--positive is a finite number, not {self.positive}")
 
-    def asked_of(self, offers: Offers) -> Statistic:
-        """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
-        methods as a statistic of both classes' counts."""
-        if self.method == "pairs" and Offer.RANDOMIZE in offers:
-            from tallyroom.protocols.statistics.local_forms import LocalAuc, encoded
+    def plan(self, facts: Facts) -> Plan:
+        """In pairs, or in the local model from hierarchical histograms (S1 §4); by other methods
+        from both classes' counts."""
+        if self.method != "pairs":
+            return self._of_counts().prepared(facts).plan(facts)
+        if Offer.RANDOMIZE not in facts.offers:
+            return super().plan(facts)
+        if self.randomizer not in ("auto", "hadamard"):
+            raise LocalError(
+                "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
+                "ask for pairwise --kernel auc"
+            )
+        private, label = self.labels == "private", self.inputs[1]
+        bounds, domain = self.bin_bounds(), self._domain(facts.records)
+        scores = LabelledScores(self.score, label, *bounds, domain, private, self.levels)
+        public = () if private else (self.label,)
+        # A report says a public label as it is.
+        told = "" if private else "the label of every record"
+        return Randomized(scores, FromReports(2), public, told)
 
-            return LocalAuc(self.name, encoded(self))
-        if self.method == "pairs":
-            return self
-        from tallyroom.protocols.statistics.areas import AucByCurve, way
-        from tallyroom.protocols.statistics.curated import SmoothAuc
+    def _domain(self, records: int) -> int:
+        """`auto` is about √n scores, 16 to 4096: the error grows with the number of levels, and
+        less is lost to ties than to noise."""
+        if self.bins == "auto":
+            return 1 << min(12, max(4, round(math.log2(records) / 2)))
+        return int(self.bins)
 
+    def _of_counts(self) -> Statistic:
         return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+
+    def read(self, release: Release) -> Answer:
+        if self.method != "pairs":
+            prepared = getattr(getattr(release.plan, "encoding", None), "statistic", None)
+            return (prepared or self._of_counts()).read(release)
+        if isinstance(release.plan, Randomized):
+            return self._read_scores(release)
+        return super().read(release)
+
+    def _read_scores(self, release: Release) -> Answer:
+        if release.noise is not None:
+            found = float(np.clip(release.integers[0] / FIXED_POINT, 0.0, 1.0))
+            error = release.noise.deviations(1) / FIXED_POINT
+            return estimated(release, release.noise, found, error, self.span)
+        negative, positive = release.integers.reshape(-1, 2).T.astype(np.float64)
+        below = np.cumsum(negative) - negative
+        pairs = negative.sum() * positive.sum()
+        auc = float(positive @ (below + negative / 2) / pairs) if pairs else 0.5
+        return Answer(auc, None, release.records, foretold=True)
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         if self.method != "pairs":
@@ -209,22 +199,19 @@ class Auc(Ordered):
         return (self.score, self.label)
 
     def build_kernel(self) -> Kernel:
-        return kernels.Auc([self.grid, Grid.integers(0, 1)])
+        return kernels.Auc([self.grid, LABELS])
 
-    def records_of(self, holdings: Holdings) -> Integers:
-        return super().records_of(self._labelled(holdings))
+    @property
+    def inputs(self) -> tuple[KernelColumn, ...]:
+        positive = 1.0 if self.positive is None else float(self.positive)
+        return (KernelColumn(self.score), KernelColumn(self.label, positive))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        positives_of(holdings.column(self.label), self.label, self.positive)  # refuses what is none
-        return super().reference(self._labelled(holdings))
-
-    def tied_by_rounding(self, holdings: Holdings) -> int:
-        return super().tied_by_rounding(self._labelled(holdings))
-
-    def _labelled(self, holdings: Holdings) -> Holdings:
-        """With 1 for the label of positive records and 0 for all others, as a kernel takes them."""
-        label = is_positive(holdings.column(self.label), self.positive).astype(np.float64)
-        return replace(holdings, columns=holdings.columns | {self.label: label})
+        if self.method != "pairs":
+            return self._of_counts().reference(holdings)
+        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        columns = holdings.columns | {self.label: positive.astype(np.float64)}
+        return super().reference(replace(holdings, columns=columns))
 
     @property
     def valued(self) -> tuple[str, ...]:
@@ -272,5 +259,4 @@ class Pairwise(Pairs, OneColumn):
 
     def build_kernel(self) -> Kernel:
         kind = self._kind
-        labels = Grid.integers(0, 1)
-        return kind([labels if name == "label" else self.grid for name in kind.columns])
+        return kind([LABELS if name == "label" else self.grid for name in kind.columns])

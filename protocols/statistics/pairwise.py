@@ -1,67 +1,67 @@
-"""Degree-2 U-statistics: means of a kernel over pairs of records, which two parties compute
-together (S1 §5). The total of the kernel's outputs goes through a secure aggregator."""
+"""Means of a kernel over pairs of records: which pairs are drawn, and what their total tells. In
+the local model, records are quantized and reported instead."""
 
 import math
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
-from tallyroom.protocols.kernels.contract import MAX_BITS, Grid, Integers, Kernel
+from tallyroom.protocols.garbling.laplace_circuit import OFFSET
+from tallyroom.protocols.kernels.contract import MAX_BITS, Grid, Kernel
 from tallyroom.protocols.kernels.estimator import (
     Zetas,
     best_matchings,
     enough_matchings,
     means_of_totals,
-    means_of_values,
 )
-from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
+from tallyroom.protocols.kernels.matchings import rounds
+from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.local import AUTO
+from tallyroom.protocols.local.pairs import FIXED_POINT, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.plans.local_pairs import (
+    MAX_CELLS,
+    FromReports,
+    QuantizedRecords,
+    Randomized,
+)
+from tallyroom.protocols.plans.pairs import KernelColumn, PairSample, PairwiseMean, kernel_rows
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import listed
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.wire.messages import MAX_ROW
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.role_machines import RoleMachines
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 ROUNDINGS = ("simple", "randomized")
 MAX_BINS = 1 << 24
 SEED_BYTES = 16
-SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
-DEFAULT_DELTA = 2.0**-40
-"""What noise inside a circuit may cost in δ where the analyst grants none in particular."""
+SAMPLED = "which pairs were drawn"
+MOST_PILOT = 2000
+MOST_AUTOMATIC = 4
+"""Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
+costs its bytes and adds little."""
+ANYWHERE: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Pairs(Legacy, Bounded):
+class Pairs(Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
     error by what is known before any data is seen: nothing, or how the kernel varies on public
-    `pilot` data (its ζ1 and ζ2). The rest is for the coordinator to fill in (`prepared`): how many
-    matchings of the records that makes; in how many pairs a record is at most (`met`: with all
-    matchings of an odd number of records, each sits out one); how many records the largest party
-    has; the public seed that the matchings are drawn from; and whether noise is drawn inside every
-    pair's circuit.
+    `pilot` data (its ζ1 and ζ2).
     """
 
     pairs_per_party: str = option(
@@ -82,12 +82,13 @@ class Pairs(Legacy, Bounded):
         "In the local model: what randomizes reports; auto takes the least variance.",
         choices=(AUTO, *PAIR_RANDOMIZERS),
     )
-    matchings: int = 0
-    met: int = 0
-    max_records_per_party: int = 1
-    pairing: str = ""
-    inside: bool = False
     pilot: tuple[float, ...] = ()
+
+    takes_pilot: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    """Whether the statistic is a multiple of the mean of its one output."""
+    span: ClassVar[Bounds] = ANYWHERE
+    """Where an estimate can lie."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,20 +101,14 @@ class Pairs(Legacy, Bounded):
         look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *PAIR_RANDOMIZERS)))
         if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
             raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
-        if (
-            self.matchings < 0
-            or self.max_records_per_party < 1
-            or not 0 <= self.met <= self.matchings
-        ):
-            raise LocalError("pairs cannot be drawn like that")
         if self.meet not in ("parties", "servers"):
             raise LocalError(f"--meet is parties or servers, not {self.meet!r}")
-        if not SEED.fullmatch(self.pairing):
-            raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
         if self.pilot and (len(self.pilot) != 2 or not all(map(math.isfinite, self.pilot))):
             raise LocalError("a pilot gives two finite numbers, ζ1 and ζ2")
         if self.pilot:
             Zetas(*self.pilot)
+
+    # --- the kernel ---
 
     @abstractmethod
     def build_kernel(self) -> Kernel:
@@ -123,187 +118,160 @@ class Pairs(Legacy, Bounded):
     def kernel(self) -> Kernel:
         return self.build_kernel()
 
-    # --- what the coordinator decides ---
+    @property
+    def grid(self) -> Grid:
+        """Of a column whose values count: it needs public bounds."""
+        return Grid.reals(*self.bounds, self.bits)
 
-    takes_pilot: ClassVar[bool] = True
+    @property
+    def inputs(self) -> tuple[KernelColumn, ...]:
+        """The columns as the kernel takes them."""
+        return tuple(KernelColumn(name) for name in self.columns)
 
-    def prepared(self, known: Facts) -> Self:
-        """The statistic with its pairs decided. Raises `LocalError` if there are none."""
-        if known.records < 2:
+    @property
+    def compared_within(self) -> Bounds | None:
+        """As `PairwiseMean.compared_within`."""
+        return None
+
+    # --- the plan ---
+
+    def plan(self, facts: Facts) -> Plan:
+        """In the local model records are quantized and reported; elsewhere they meet."""
+        if facts.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
-        matchings = min(self._matchings(known), rounds(known.records))
-        return replace(
-            self,
-            matchings=matchings,
-            met=min(matchings, known.records - 1),
-            max_records_per_party=known.max_records_per_party,
-            inside=known.inside,
-            pairing=known.seed[:SEED_BYTES].hex(),
+        if Offer.RANDOMIZE in facts.offers:
+            return Randomized(self._quantized(facts), FromReports(len(self.kernel.outputs)))
+        matchings = min(self._matchings(facts), rounds(facts.records))
+        met = min(matchings, facts.records - 1)
+        return PairwiseMean(
+            self.kernel,
+            self.inputs,
+            PairSample(matchings, met, facts.seed[:SEED_BYTES]),
+            facts.max_records_per_party,
+            facts.inside,
+            self.meet == "servers",
+            self.compared_within,
         )
 
-    def _matchings(self, known: Facts) -> int:
+    def _matchings(self, facts: Facts) -> int:
         if self.pairs_per_party == "all":
-            return rounds(known.records)
+            return rounds(facts.records)
         if self.pairs_per_party != "auto":
             return int(self.pairs_per_party)
         output, sensitivity = self.kernel.outputs[0], float(self.kernel.sensitivity)
         zetas = Zetas.worst(float(output.high - output.low))
         if self.pilot:
             zetas = Zetas(*self.pilot)
-        budget = 1e9 if known.epsilon is None else float(known.epsilon)
-        if known.inside:
-            return best_matchings(known.records, zetas, sensitivity, budget)
-        return min(enough_matchings(known.records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+        budget = 1e9 if facts.epsilon is None else float(facts.epsilon)
+        if facts.inside:
+            return best_matchings(facts.records, zetas, sensitivity, budget)
+        return min(enough_matchings(facts.records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+
+    def bin_bounds(self) -> Bounds:
+        """Raises `LocalError` where there are none: a statistic of order alone does without them
+        elsewhere, bins do not."""
+        if self.lower is None or self.upper is None:
+            raise LocalError(
+                f"{self.name} is quantized in the local model: give --lower and --upper "
+                "(bounds taken from the data would not be private)"
+            )
+        return float(self.lower), float(self.upper)
+
+    def _quantized(self, facts: Facts) -> QuantizedRecords:
+        labels = {each.name: each.positive for each in self.inputs if each.name not in self.valued}
+        positive = {name: 1.0 if value is None else value for name, value in labels.items()}
+        return QuantizedRecords(
+            *(self.kernel, tuple(KernelColumn(name, positive.get(name)) for name in self.columns)),
+            *self.bin_bounds(),
+            self._bins(facts),
+            self.rounding == "randomized",
+            self.randomizer,
+        )
+
+    def _bins(self, facts: Facts) -> int:
+        """`auto` is Corollary 1's k = n^¼·√(Lε) with L = 1, of all columns together."""
+        if self.bins != "auto":
+            return int(self.bins)
+        valued = max(1, len(self.valued))
+        labels = 1 << (len(self.columns) - len(self.valued))
+        k = corollary_1(facts.records, 1.0 if facts.epsilon is None else float(facts.epsilon))
+        most, wanted = ((cells ** (1 / valued)) for cells in (MAX_CELLS / labels, k))
+        return max(2, min(round(float(wanted)), math.floor(float(most) + 1e-9)))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
         bounded = self.with_bounds(bounds)
-        zetas = Zetas.of_pilot(bounded.kernel, bounded.records_of(pilot)[:MOST_PILOT])
+        rows = kernel_rows(bounded.kernel, bounded.inputs, pilot)
+        zetas = Zetas.of_pilot(bounded.kernel, rows[:MOST_PILOT])
         return replace(self, pilot=(zetas.one, zetas.two))
 
-    @property
-    def by_servers(self) -> bool:
-        return self.meet == "servers"
+    # --- the answer ---
 
-    @property
-    def trust(self) -> str:
-        """Nobody checks what a garbler garbles, nor the weights in its output ciphertexts."""
-        if self.by_servers:
-            return (
-                "server-0 garbles all pairs and must follow the protocol: one that deviates can "
-                "make the released total tell any record, past any noise"
-            )
-        return (
-            "the party of a pair that garbles must follow the protocol: one that deviates can make "
-            "the released total tell the other's record, past any noise"
-        )
+    def read(self, release: Release) -> Answer:
+        if isinstance(release.plan, PairwiseMean):
+            return self._read_pairs(release, release.plan)
+        return self._read_reports(release)
 
-    @property
-    def pairs_of_a_record(self) -> int:
-        """At most one of every matching, and one with each other record; parties refuse more."""
-        return self.met or self.matchings
+    def _read_pairs(self, release: Release, plan: PairwiseMean) -> Answer:
+        """`records` of the release counts pairs."""
+        kernel, pairs, noise = plan.kernel, release.records, release.noise
+        means = means_of_totals(plan.measure(release.values).view(np.int64), pairs)
+        if noise is None:
+            return Answer(kernel.decode(means, exact=True), None, pairs, foretold=True)
+        if plan.inside:
+            means += float(OFFSET)
+        estimate = kernel.decode(means)
+        interval = self._interval(plan, means, noise, pairs).holding(np.array([estimate]))
+        foretold = self._is_multiple(kernel) and noise.law_is_public
+        return Answer(estimate, interval, pairs, foretold=foretold)
 
-    @property
-    def slots(self) -> int:
-        """Places for a pair that the largest party has: one a record and matching."""
-        if self.matchings < 1:
-            raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.max_records_per_party * self.matchings
+    def _is_multiple(self, kernel: Kernel) -> bool:
+        return self.linear and len(kernel.outputs) == 1
 
-    def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, records_per_unit: int
-    ) -> CircuitLaplace | None:
-        """The noise of each output of each pair."""
-        if epsilon is None or not self.inside:
-            return None
-        return CircuitLaplace.spending(
-            epsilon,
-            delta or DEFAULT_DELTA,
-            self.kernel.sensitivity,
-            self.pairs_of_a_record * records_per_unit,
-            len(self.kernel.outputs),
-        )
+    def _interval(self, plan: PairwiseMean, means: Column, noise: Noise, pairs: int) -> Interval:
+        """Of the noise alone; which pairs were drawn varies the estimate as well. Of one output,
+        what the ends of its mean's interval decode to; of several, by the delta method."""
+        kernel, matchings = plan.kernel, plan.sample.matchings
+        drawn = "" if matchings >= 2 * pairs / matchings - 1 else SAMPLED
+        # One noise on each total, or one of every pair. A total is an integer; what circuits draw
+        # is half an integer off.
+        in_value = float(pairs) if plan.inside else 1.0
+        width = noise.width(in_value, whole=len(means) == 1 and not plan.inside)
+        each = math.sqrt(noise.variance / pairs if plan.inside else noise.variance / pairs**2)
+        if len(means) == 1:
+            reach = width * each * (1 + 1e-12)  # an end that is an integer may come out a hair less
+            ends = [kernel.decode(means + side * reach) for side in (-1, 1)]
+            low, high = np.array([min(ends)]), np.array([max(ends)])
+            error = (high - low) / (2 * max(width, 1e-300))
+            if self._is_multiple(kernel):
+                error = np.array([_unit(kernel) * each])
+            return Interval(error, low, high, without=drawn)
+        slopes = []
+        for place in range(len(means)):
+            step = np.zeros(len(means))
+            step[place] = each
+            above, below = (kernel.decode(means + s * step, exact=True) for s in (1, -1))
+            slopes.append((above - below) / 2)
+        centre = np.array([kernel.decode(means, exact=True)])
+        around = Interval.around(centre, np.array([math.hypot(*slopes)]), width, self.span)
+        return replace(around, without=drawn)
 
-    # --- how it is asked ---
+    def _read_reports(self, release: Release) -> Answer:
+        """Errors are unknown where the statistic is not linear in one output."""
+        assert isinstance(release.plan, Randomized)
+        records = release.plan.encoding
+        assert isinstance(records, QuantizedRecords)
+        kernel = records.kernel
+        if (noise := release.noise) is None:
+            means = mean_over_pairs(records.kernels, release.integers)
+            return Answer(kernel.decode(means, exact=True), None, release.records, foretold=True)
+        estimate = kernel.decode(release.integers / FIXED_POINT * np.array(records.ranges))
+        error = np.full(1, np.nan)
+        if self._is_multiple(kernel):
+            error = _unit(kernel) * records.ranges[0] / FIXED_POINT * noise.deviations(1)
+        return estimated(release, noise, estimate, error, ANYWHERE)
 
-    def as_pairs(self) -> "Pairs":
-        return self
-
-    def asked_of(self, offers: Offers) -> Statistic:
-        """In the local model records are quantized and reported; elsewhere parties meet."""
-        if Offer.RANDOMIZE not in offers:
-            return self
-        from tallyroom.protocols.statistics.local_forms import LocalPairs, encoded
-
-        return LocalPairs(self.name, encoded(self))
-
-    def machines(self) -> "RoleMachines":
-        """Parties meet two by two, or servers compute on shares of their records. The roles know
-        this class, which names them only here."""
-        if self.by_servers:
-            from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
-
-            return ServerMachines()
-        from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-
-        return PairwiseMachines()
-
-    def placement(self, servers: int) -> Placement:
-        if servers == 1:
-            return Placement.PER_PAIR
-        return Placement.JOINT if servers == 2 else Placement.EACH_SERVER
-
-    def check_asked(self, parties: int, noise: Placement) -> None:
-        if self.inside != (noise is Placement.PER_PAIR):
-            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
-        if noise is Placement.PARTIES:
-            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
-        if self.by_servers:
-            if noise is Placement.PER_PAIR:
-                raise LocalError("--meet servers has noise on the total: --noise joint")
-            return
-        # A release names parties, and the slots of each that count: bitmaps in one row.
-        if -(-parties // 8) + parties * -(-self.slots // 8) > MAX_ROW:
-            raise LocalError(
-                f"{self.slots} pairs for each of {parties} parties are too many to account for: "
-                "choose fewer --pairs-per-party"
-            )
-
-    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
-        if (noise := self.circuit_noise(epsilon, delta, records_per_unit)) is None:
-            return 0.0
-        return noise.delta(
-            epsilon, self.pairs_of_a_record * records_per_unit, len(self.kernel.outputs)
-        )
-
-    def counted(self, release: bytes) -> int:
-        """Pairs: so many as it says, or half of the slots that it names."""
-        if self.by_servers:
-            return int.from_bytes(release, "little")
-        slots = np.unpackbits(np.frombuffer(release, dtype=np.uint8))
-        return int(np.count_nonzero(slots)) // 2
-
-    def is_whole(self, records: int, counted: int) -> bool:
-        return self.pairs_among(records) == counted
-
-    # --- the contract of a statistic ---
-
-    @property
-    def length(self) -> int:
-        slots = 1 if self.by_servers else self.slots
-        return slots * len(self.kernel.outputs)
-
-    @property
-    def sensitivity(self) -> int:
-        if self.matchings < 1:
-            raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.pairs_of_a_record * self.kernel.sensitivity
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def noises(self) -> int:
-        return len(self.kernel.outputs)
-
-    @property
-    def released(self) -> int:
-        return len(self.kernel.outputs)
-
-    def measure(self, total: Vector) -> Vector:
-        """The total over all pairs, of each output."""
-        summed: Vector = total.reshape(-1, len(self.kernel.outputs)).sum(axis=0, dtype=np.uint64)
-        return summed
-
-    def encode(self, holdings: Holdings) -> Vector:
-        raise LocalError(f"{self.name} is computed in pairs: no party has a vector of its own")
-
-    def records_of(self, holdings: Holdings) -> Integers:
-        """Records as rows of integers, as the kernel takes them. A label that is neither 0 nor 1
-        is clipped like any other value."""
-        grids = zip(self.columns, self.kernel.grids, strict=True)
-        return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
+    # --- the truth ---
 
     def check_labels(self, holdings: Holdings) -> None:
         """Raises `LocalError` for a label that is neither 0 nor 1: for truths of simulations, never
@@ -313,13 +281,6 @@ class Pairs(Legacy, Bounded):
             if not np.isin(labels, (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has {listed(labels)}")
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """`records` counts pairs here."""
-        means = means_of_totals(signed(self.measure(released)), records)
-        if self.inside and not exact:
-            means += float(OFFSET)
-        return self.kernel.decode(means, exact)
-
     def reference(self, holdings: Holdings) -> Estimate:
         """Over all pairs of the raw records."""
         if holdings.rows < 2:
@@ -327,97 +288,64 @@ class Pairs(Legacy, Bounded):
         self.check_labels(holdings)
         return self.kernel.truth([holdings.column(name) for name in self.columns])
 
-    def noiseless(self, holdings: Holdings) -> Estimate:
-        """Over the pairs that were drawn: sampling them errs by itself."""
-        if holdings.rows < 2:
-            raise LocalError(f"{self.name} needs at least two records")
-        matchings = min(self.matchings, rounds(holdings.rows))
-        pairs = distinct_matchings(holdings.rows, matchings, self.seed).reshape(-1, 2)
-        first, second = self.records_of(holdings)[pairs].transpose(1, 0, 2)
-        values = self.kernel.reference(first, second)
-        return self.kernel.decode(means_of_values(values, noisy=False), exact=True)
 
-    def pairs_among(self, records: int) -> int:
-        """How many pairs are drawn of so many records."""
-        return min(self.matchings, rounds(records)) * (records // 2)
+def _unit(kernel: Kernel) -> float:
+    """By how much the statistic differs where the mean of its one output differs by 1."""
+    unit, zero = (kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
+    return abs(unit - zero)
 
-    @property
-    def seed(self) -> bytes:
-        """The public seed of the matchings."""
-        return bytes.fromhex(self.pairing) or bytes(SEED_BYTES)
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Of the noise alone: which pairs were drawn varies the estimate as well. Unknown where
-        the statistic is not linear in one output."""
-        if len(self.kernel.outputs) > 1 or not self.linear:
-            return np.full(1, np.nan)
-        unit, zero = (self.kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
-        variance = noise_variance / records if self.inside else noise_variance / records**2
-        return np.array([abs(unit - zero) * math.sqrt(variance)])
+def estimated(
+    release: Release, noise: Noise, estimate: float, error: Column, span: Bounds
+) -> Answer:
+    """An estimate from reports, with its standard error."""
+    interval = Interval.around(np.array([estimate]), error, noise.width(), span)
+    foretold = noise.law_is_public and bool(np.isfinite(error).all())
+    return Answer(estimate, interval, release.records, foretold=foretold)
 
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Of one output, what the ends of its mean's interval decode to; of several, by the delta
-        method. `records` counts pairs here, and which were drawn varies the estimate as well."""
-        drawn = "" if self.matchings >= 2 * records / max(self.matchings, 1) - 1 else SAMPLED
-        means = means_of_totals(signed(self.measure(released)), records)
-        if self.inside:
-            means += float(OFFSET)
-        each = math.sqrt(noise_variance / records if self.inside else noise_variance / records**2)
-        found = self.kernel.decode(means, exact=False)
-        if len(means) == 1:
-            reach = width * each * (1 + 1e-12)  # an end that is an integer may come out a hair less
-            ends = [
-                float(self.kernel.decode(means + side * reach, exact=False)) for side in (-1, 1)
-            ]
-            low, high = np.array([min(ends)]), np.array([max(ends)])
-            error = self.deviations(noise_variance, records)
-            if np.isnan(error).any():
-                error = (high - low) / (2 * max(width, 1e-300))
-            return Interval(error, low, high, without=drawn).holding(np.array([found]))
-        slopes = []
-        for place in range(len(means)):
-            step = np.zeros(len(means))
-            step[place] = each
-            above, below = (self.kernel.decode(means + s * step, exact=True) for s in (1, -1))
-            slopes.append((above - below) / 2)
-        centre = np.array([float(self.kernel.decode(means, exact=True))])
-        error = np.array([math.hypot(*slopes)])
-        around = Interval.around(centre, error, width, self.span)
-        return replace(around, without=drawn).holding(np.array([found]))
+
+def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
+    """k = n^¼·√(Lε), which balances the errors of quantization and of randomized response."""
+    return float(records**0.25 * math.sqrt(lipschitz * epsilon))
+
+
+@dataclass(frozen=True)
+class Ordered(Pairs):
+    """A statistic of order and equality alone: without bounds, all numbers are in range."""
 
     @property
-    def whole_noises(self) -> bool:
-        """Of one total, which is an integer; what circuits draw is half an integer off."""
-        return len(self.kernel.outputs) == 1 and not self.inside
-
-    def noises_in_value(self, records: int) -> float:
-        """One on each total, or one of every pair."""
-        return float(max(records, 1)) if self.inside else 1.0
-
-    linear: ClassVar[bool] = True
-    """Whether the statistic is a multiple of the mean of its one output."""
-
-    def mechanism_words(self, scale: float) -> str:
-        number = len(self.kernel.outputs)
-        outputs = "one output" if number == 1 else f"{number} outputs"
-        if self.inside:
-            return f"Laplace of scale {scale:.6g} on {outputs} inside the circuit of every pair"
-        return f"discrete Laplace of scale {scale:.6g} on the total of {outputs} over all pairs"
+    def bounded(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def grid(self) -> Grid:
-        """Of a column whose values count: it needs public bounds."""
-        return Grid.reals(*self.bounds, self.bits)
+        if self.lower is None or self.upper is None:
+            return OrderedGrid()
+        return Grid.reals(self.lower, self.upper, self.bits)
 
     @property
-    def grid_step(self) -> float:
-        return self.grid.step
+    def compared_within(self) -> Bounds:
+        if self.lower is None or self.upper is None:
+            return ANYWHERE
+        return float(self.lower), float(self.upper)
+
+    def with_bin_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """With bounds that a data set publishes, which the bins of the local model need."""
+        found = {published.get(name) for name in self.valued}
+        if self.column_bounds or len(found) != 1 or (bounds := found.pop()) is None:
+            return self
+        return replace(self, lower=bounds[0], upper=bounds[1])
 
 
-SAMPLED = "which pairs were drawn"
-MOST_PILOT = 2000
-MOST_AUTOMATIC = 4
-"""Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
-costs its bytes and adds little."""
+def with_published_bounds(
+    statistic: Statistic, published: Mapping[str, Bounds], offers: Offers
+) -> Statistic:
+    """The statistic with bounds that a data set publishes, where it has none of its own and is put
+    to an aggregator that offers that. Raises `LocalError` where it needs some that are not known.
+    """
+    bounded = statistic.with_bounds(published)
+    bounded.check_bounds()
+    if isinstance(bounded, Ordered) and Offer.RANDOMIZE in offers:
+        bounded = bounded.with_bin_bounds(published)
+        bounded.bin_bounds()
+    return bounded

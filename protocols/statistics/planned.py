@@ -9,6 +9,7 @@ from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
@@ -48,7 +49,10 @@ class AskedOf:
         return summed
 
     def noiseless(self, holdings: Holdings) -> Estimate:
-        return estimate_without_noise(self.statistic, self.plan, holdings, holdings.rows)
+        plan, counted = self.plan, holdings.rows
+        if isinstance(plan, PairwiseMean):
+            counted = plan.sample.count(counted)
+        return estimate_without_noise(self.statistic, plan, holdings, counted)
 
 
 def planned(statistic: Statistic, facts: Facts | None = None) -> AskedOf:

@@ -1,4 +1,4 @@
-"""What a projected histogram is made of (S4): which attribute to add next, and counts of cells.
+"""The questions of a projected histogram (S4): which attribute to add next, and counts of cells.
 
 The pairs of records of different classes that agree in all chosen attributes are those that a
 projection fails to discern. They follow from contingency tables of the chosen attributes, one more,
@@ -11,169 +11,296 @@ score under noise, and nothing else (report noisy max): a curator's accuracy wit
 """
 
 import math
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
-from tallyroom.protocols.joint.discerned import squares_in
+from tallyroom.protocols.joint.discerned import squares_in, twice_together
+from tallyroom.protocols.plans.contract import (
+    Curated,
+    CuratorMechanism,
+    Integers,
+    NoisyChoice,
+    NoisySum,
+    PlainSum,
+    Plan,
+    pooled,
+)
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.measurement import Measurement, OneHot
-from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.plans.gathered import GatheredRows, RecordWords
+from tallyroom.protocols.plans.tables import CountedCells, Tables
 from tallyroom.protocols.privacy.selection import Exponential
 from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
-from tallyroom.protocols.statistics.by_curator import ByCurator
-from tallyroom.protocols.statistics.choices import Chosen
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
-from tallyroom.protocols.statistics.of_schema import Projected
-from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
+from tallyroom.protocols.statistics.of_schema import OfSchema, check_bins
+from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 
 MAX_CELLS = 500_000
-"""Of all tables or cells that a party sends: a vector of them fits a message."""
+"""The most counts that a party sends: a vector of them fits a message."""
 MAX_THRESHOLD = 1 << 40
 MAX_SQUARES = 1 << 14
-"""Of counts, that two servers compute in one question: some 10 kB each for 50,000 records."""
+"""The most squares of counts in one question of two servers: some 10 kB each for 50,000 records."""
+UNSURE = "how sure a pick is depends on how far apart the scores are, which nobody sees"
 
 
 @dataclass(frozen=True)
-class OfCounts(Projected):
-    """From counts of cells, which add up over parties."""
+class Codes(RecordWords):
+    """A record as the codes of its attributes, of which numbers are counted in `bins`."""
+
+    attributes: tuple[Attribute, ...]
+    bins: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.attributes)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.attributes if each.bounds is None)
+
+    @property
+    def width(self) -> int:
+        return len(self.attributes)
+
+    @property
+    def grid_step(self) -> float:
+        return 0.0
+
+    @cached_property
+    def space(self) -> Space:
+        """All cells of the attributes. Raises `LocalError` past 2^60."""
+        return Space(tuple(each.size(self.bins) for each in self.attributes))
+
+    def words_of(self, holdings: Holdings) -> Integers:
+        return np.stack([each.codes(holdings, self.bins) for each in self.attributes], axis=1)
+
+    def cells_of(self, holdings: Holdings) -> Integers:
+        return self.space.encode(self.words_of(holdings))
+
+    def taken(self, total: Vector, max_records: int) -> Integers:
+        """The codes that parties sent; what is no code of its attribute counts as the nearest."""
+        sizes = np.array([each.size(self.bins) for each in self.attributes])
+        rows = GatheredRows(self, max_records).rows_of(total)
+        found: Integers = np.clip(rows, 0, sizes - 1)
+        return found
+
+    def rows_with(self, cells: Integers, counts: Integers) -> SyntheticRows:
+        """Synthetic rows, by the numbers of cells."""
+        labels = [each.labels(self.bins) for each in self.attributes]
+        return SyntheticRows(list(self.columns), labels, self.space.decode(cells), counts)
+
+
+@dataclass(frozen=True)
+class Projected(OfSchema):
+    """A question about the `chosen` attributes and the target; numbers are counted in `bins`."""
+
+    chosen: tuple[str, ...] = ()
+    bins: int = 2
+
+    way_of: ClassVar[str] = "projected-histogram"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_bins(self.bins)
+        known = {each.name for each in self.schema[0]}
+        if set(self.chosen) - known or len(set(self.chosen)) < len(self.chosen):
+            raise LocalError("chosen attributes are those of the schema, each once")
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The chosen attributes, and the target."""
+        predictors, target = self.schema
+        by_name = {each.name: each for each in predictors}
+        return Codes((*(by_name[name] for name in self.chosen), target), self.bins)
+
+    def further(self, most: int) -> tuple[Attribute, ...]:
+        """The attributes that are not chosen, of at most so many values."""
+        left = (each for each in self.schema[0] if each.name not in self.chosen)
+        return tuple(each for each in left if each.size(self.bins) <= most)
+
+
+@dataclass(frozen=True)
+class AttributeTables(Tables):
+    """A table for each of the `further` attributes, over it and the projected ones; where there are
+    None, the table of those alone."""
+
+    projected: tuple[Attribute, ...]
+    bins: int
+    further: tuple[Attribute, ...] | None = None
+
+    @cached_property
+    def _every(self) -> Codes:
+        return Codes((*(self.further or ()), *self.projected), self.bins)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._every.columns
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self._every.named
+
+    @cached_property
+    def tables(self) -> list[Codes]:
+        if self.further is None:
+            return [self._every]
+        return [Codes((each, *self.projected), self.bins) for each in self.further]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(each.space.size for each in self.tables)
+
+    @property
+    def classes(self) -> int:
+        """How many values the target has."""
+        return self.projected[-1].size(self.bins)
+
+    def cells_of(self, holdings: Holdings) -> list[Integers]:
+        return [each.cells_of(holdings) for each in self.tables]
+
+    def check_size(self) -> None:
+        """Raises `LocalError` for more counts than fit a message."""
         if not 1 <= self.length <= MAX_CELLS:
             raise LocalError(
                 f"{self.length} counts are too many to send, {MAX_CELLS} at most: take fewer "
                 "attributes (--k), or fewer --bins or names of one"
             )
 
-    def cells_of(self, attributes: list[Attribute], holdings: Holdings) -> Integers:
-        return self.space_of(attributes).encode(self.codes_of(attributes, holdings))
+
+# --- which attribute to add next ---
 
 
-@dataclass(frozen=True)
-class NextAttribute(OfCounts):
-    """How many pairs of records of different classes each further attribute discerns."""
+def pairs_together(total: Vector, sizes: tuple[int, ...], classes: int) -> list[int]:
+    """For each table, the pairs of different classes that stay together, below 0.
 
-    name: ClassVar[str] = "next-attribute"
+    Products of two counts, each with a noise of its own: noise does not bias them.
+    """
+    together = twice_together(signed(total).astype(object), sizes, classes)  # of any size
+    return [-int(each) // 2 for each in together]
 
-    @cached_property
-    def _held(self) -> int:
-        return math.prod(each.size(self.bins) for each in self.projected)
 
-    @cached_property
-    def candidates(self) -> list[Attribute]:
-        """Those that are not chosen, and whose table is not too large for all of them to be sent:
-        the public schema decides."""
-        predictors, _ = self.schema
-        most = MAX_CELLS // len(predictors) // self._held
-        left = [each for each in predictors if each.name not in self.chosen]
-        return [each for each in left if each.size(self.bins) <= most]
+class Pick(CuratorMechanism):
+    """One step of S4's PrivateKD: the exponential mechanism on pairs that stay together."""
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """How many counts the table of each candidate has."""
-        return tuple(each.size(self.bins) * self._held for each in self.candidates)
-
-    @property
-    def can_be_squared(self) -> bool:
-        """Whether two servers could choose among the candidates (`NextByMax`)."""
-        squares = squares_in(self.sizes, self.schema[1].size(self.bins))
-        return len(self.candidates) > 1 and squares <= MAX_SQUARES
-
-    @property
-    def length(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def sensitivity(self) -> int:
-        return 2 * len(self.candidates)
-
-    def encode(self, holdings: Holdings) -> Vector:
-        tables = [
-            holdings.count_by_party(self.cells_of([each, *self.projected], holdings), size)
-            for each, size in zip(self.candidates, self.sizes, strict=True)
-        ]
-        return np.concatenate(tables, axis=1)
-
+    @abstractmethod
     def scores(self, total: Vector) -> list[int]:
-        """For each candidate, the pairs that stay together, below 0.
+        """For each candidate, the pairs that stay together, below 0."""
 
-        Products of two counts, each with a noise of its own: noise does not bias them.
-        """
-        classes = self.schema[1].size(self.bins)
-        ends = np.cumsum(self.sizes)[:-1]
-        found = []
-        for table in np.split(signed(total), ends):
-            parts = table.reshape(-1, classes).astype(object)  # whole numbers of any size
-            apart = (parts.sum(axis=1) ** 2).sum() - (parts**2).sum()
-            found.append(-int(apart) // 2)
-        return found
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._told([float(each) for each in self.scores(released)])
-
-    def _told(self, scores: list[float]) -> Estimate:
-        return Counts([each.name for each in self.candidates], scores)
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return self.noiseless(holdings)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(len(self.candidates), np.nan)
-
-
-@dataclass(frozen=True)
-class CuratedNextAttribute(ByCurator, NextAttribute):
-    """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
-
-    name: ClassVar[str] = "next-attribute-curated"
-
-    @property
-    def sensitivity(self) -> int:
-        """In no metric: the exponential mechanism has its own. Above 0, so that there is noise."""
-        return 1
-
-    @property
-    def tables(self) -> tuple[int, ...]:
-        return self.sizes
+    @abstractmethod
+    def records(self, total: Vector) -> int:
+        """How many records there are."""
 
     @property
     def released(self) -> int:
         return 1
 
-    def published(
+    def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         """Replacing a record changes pairs with it alone, at most n − 1 of them."""
-        records = int(signed(total)[: self.sizes[0]].sum())
-        chooser = Exponential.spending(epsilon, max(1, records - 1))
+        chooser = Exponential.spending(epsilon, max(1, self.records(total) - 1))
         return np.array([chooser.choose(self.scores(total), randomness)], dtype=np.uint64)
 
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
+    def words(self, epsilon: Fraction, delta: float) -> str:
         return "exponential mechanism on the pairs of records that each attribute discerns"
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        if exact:
-            return super().decode(released, records, exact)
-        picked = int(signed(released)[0])
-        if not 0 <= picked < len(self.candidates):
-            raise LocalError("the curator picked an attribute that is not there")
-        return self._told([float(at == picked) for at in range(len(self.candidates))])
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
-class NextByMax(Chosen, NextAttribute):
+class PickOfTables(Pick):
+    """From exact tables of so many counts, in so many classes."""
+
+    sizes: tuple[int, ...]
+    classes: int
+
+    def scores(self, total: Vector) -> list[int]:
+        return pairs_together(total, self.sizes, self.classes)
+
+    def records(self, total: Vector) -> int:
+        return int(signed(total)[: self.sizes[0]].sum())
+
+
+def picked(candidates: tuple[Attribute, ...], index: int) -> Counts:
+    """1 for the attribute that is picked, by its place. Raises `RunFailed` if there is none."""
+    if not 0 <= index < len(candidates):
+        raise RunFailed("the curator picked an attribute that is not there")
+    marks = [float(at == index) for at in range(len(candidates))]
+    return Counts([each.name for each in candidates], marks)
+
+
+@dataclass(frozen=True)
+class NextAttribute(Projected):
+    """How many pairs of records of different classes each further attribute discerns."""
+
+    name: ClassVar[str] = "next-attribute"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tables.check_size()
+
+    @cached_property
+    def candidates(self) -> tuple[Attribute, ...]:
+        """Those that are not chosen, and whose table is not too large for all of them to be sent:
+        the public schema decides."""
+        held = math.prod(each.size(self.bins) for each in self.codes.attributes)
+        return self.further(MAX_CELLS // len(self.schema[0]) // held)
+
+    @cached_property
+    def tables(self) -> AttributeTables:
+        return AttributeTables(self.codes.attributes, self.bins, self.candidates)
+
+    @property
+    def can_be_squared(self) -> bool:
+        """Whether two servers could choose among the candidates (`NextByMax`)."""
+        squares = squares_in(self.tables.sizes, self.tables.classes)
+        return len(self.candidates) > 1 and squares <= MAX_SQUARES
+
+    def plan(self, facts: Facts) -> Plan:
+        return NoisySum(self.tables, PlainSum(self.tables.length, self.tables.sensitivity))
+
+    def read(self, release: Release) -> Answer:
+        match release.plan:
+            case NoisyChoice(rule=rule):
+                [index] = release.chosen(rule.candidates).tolist()
+                return release.without_errors(picked(self.candidates, index), UNSURE)
+            case Curated() if not release.exact:
+                [index] = release.integers.tolist()
+                return release.without_errors(picked(self.candidates, index))
+        return release.without_errors(self._scored(release.values))
+
+    def _scored(self, total: Vector) -> Counts:
+        scores = pairs_together(total, self.tables.sizes, self.tables.classes)
+        return Counts([each.name for each in self.candidates], list(map(float, scores)))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._scored(self.tables.encode(pooled(holdings))[0])
+
+
+@dataclass(frozen=True)
+class CuratedNextAttribute(NextAttribute):
+    """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
+
+    name: ClassVar[str] = "next-attribute-curated"
+
+    def plan(self, facts: Facts) -> Plan:
+        return Curated(self.tables, PickOfTables(self.tables.sizes, self.tables.classes))
+
+
+@dataclass(frozen=True)
+class NextByMax(NextAttribute):
     """The same, picked by two servers on counts that they share. 1 for the attribute that is.
 
     Replacing a record changes pairs with it alone, at most n − 1 of them, of each candidate; n is
@@ -190,115 +317,109 @@ class NextByMax(Chosen, NextAttribute):
                 f"{MAX_SQUARES} squares of counts"
             )
 
-    @property
-    def sensitivity(self) -> int:
-        """In units of what a record moves a score by."""
-        return units_of_epsilon(1, Moved.ANYHOW)
-
-    def choice(self, records: int) -> Choice:
-        return Choice(
-            len(self.candidates), records, tables=self.sizes, classes=self.schema[1].size(self.bins)
-        )
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        [picked] = self._indices(released, len(self.candidates)).tolist()
-        return self._told([float(at == picked) for at in range(len(self.candidates))])
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return NextAttribute.deviations(self, noise_variance, records)
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        why = "how sure a pick is depends on how far apart the scores are, which nobody sees"
-        return Interval.none(len(self.candidates), why)
-
-
-@dataclass(frozen=True)
-class ProjectedCells(OfCounts):
-    """Counts of the cells of the chosen attributes and the target, above a threshold.
-
-    `threshold` is for the coordinator to fill in, by public numbers (`thresholded.threshold_for`).
-    Privacy does not depend on it: whoever sets another one changes which counts are kept.
-    """
-
-    threshold: int = 0
-
-    name: ClassVar[str] = "projected-cells"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.threshold <= MAX_THRESHOLD:
-            raise LocalError(f"a threshold is from 0 to {MAX_THRESHOLD}, not {self.threshold}")
-
-    @cached_property
-    def space(self) -> Space:
-        return self.space_of(self.projected)
-
-    @property
-    def length(self) -> int:
-        return self.space.size
-
-    @property
-    def sensitivity(self) -> int:
-        return 2
-
-    @property
-    def measurement(self) -> Measurement | None:
-        return OneHot(self.length)
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        return self.cells_of(self.projected, holdings)
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return holdings.count_by_party(self.measured(holdings), self.length)
-
-    def prepared(self, known: Facts) -> Self:
-        if known.record_epsilon is None:
-            return replace(self, threshold=0)
-        # Parts of a noise count as a whole one: less noise passes less often.
-        noises = math.ceil(known.noises)
-        above = threshold_for(self.length, known.records, known.record_epsilon, noises)
-        return replace(self, threshold=min(above, MAX_THRESHOLD))
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        counts = signed(released)
-        held = np.flatnonzero(counts > (0 if exact else self.threshold))
-        return self.rows_with(held, counts[held]).at_most(MOST_ROWS * records)
+    def plan(self, facts: Facts) -> Plan:
+        """Its units are of what a record moves a score by."""
+        sizes, classes = self.tables.sizes, self.tables.classes
+        rule = Choice(len(sizes), facts.records, tables=sizes, classes=classes)
+        return NoisyChoice(self.tables, rule, units_of_epsilon(1, Moved.ANYHOW))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self.rows_with(*np.unique(self.measured(holdings), return_counts=True))
+        scores = self._scored(self.tables.encode(pooled(holdings))[0]).values()
+        return picked(self.candidates, int(np.argmax(scores)))
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known: which cells pass depends on the noise."""
-        return np.full(sum(self.space.sizes), np.nan)
 
-    def mechanism_words(self, scale: float) -> str:
-        return (
-            f"discrete Laplace of scale {scale:.6g} on {self.length} cells, those above "
-            f"{self.threshold} kept"
-        )
+# --- counts of cells ---
 
 
 @dataclass(frozen=True)
-class CuratedProjectedCells(ByCurator, ProjectedCells):
-    """The same by a curator, who draws the empty cells that pass without looking at each."""
+class CellsAbove(CuratorMechanism):
+    """Noisy counts of so many cells, those above a threshold: the empty ones that pass are drawn
+    without looking at each."""
 
-    name: ClassVar[str] = "projected-cells-curated"
+    cells: int
+    threshold: int
 
-    def published(
+    @property
+    def released(self) -> int:
+        return self.cells
+
+    def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         held = np.flatnonzero(total)
         cells = np.repeat(held, signed(total)[held])
         mechanism = ThresholdedHistogram.spending(epsilon, self.threshold)
-        sampled = mechanism.sample(cells, self.length, randomness)
-        found = np.zeros(self.length, dtype=np.uint64)
+        sampled = mechanism.sample(cells, self.cells, randomness)
+        found = np.zeros(self.cells, dtype=np.uint64)
         found[sampled.cells] = sampled.counts.astype(np.uint64)
         return found
 
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return (
-            f"discrete Laplace of scale {2 / float(epsilon):.6g} on {self.length} cells, those "
-            f"above {self.threshold} kept"
-        )
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        scale, kept = 2 / float(epsilon), cells_kept(self.threshold)
+        return f"discrete Laplace of scale {scale:.6g} on {self.cells} {kept}"
+
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
+
+
+def cells_kept(threshold: int) -> str:
+    return f"cells, those above {threshold} kept"
+
+
+@dataclass(frozen=True)
+class ProjectedCells(Projected):
+    """Counts of the cells of the chosen attributes and the target, above a threshold.
+
+    That follows from public numbers (`thresholded.threshold_for`), and decides which counts are
+    kept: privacy does not depend on it.
+    """
+
+    name: ClassVar[str] = "projected-cells"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.table.check_size()
+
+    @cached_property
+    def table(self) -> AttributeTables:
+        return AttributeTables(self.codes.attributes, self.bins)
+
+    def plan(self, facts: Facts) -> Plan:
+        above = self._threshold(facts)
+        table, kept = self.table, cells_kept(above)
+        strategy = CountedCells(table.length, table.sensitivity, threshold=above, counted=kept)
+        return NoisySum(table, strategy)
+
+    def _threshold(self, facts: Facts) -> int:
+        if facts.record_epsilon is None:
+            return 0
+        # Parts of a noise count as a whole one: less noise passes less often.
+        noises = math.ceil(facts.noises)
+        above = threshold_for(self.table.length, facts.records, facts.record_epsilon, noises)
+        return min(above, MAX_THRESHOLD)
+
+    def read(self, release: Release) -> Answer:
+        """Errors are not known: which cells pass depends on the noise."""
+        match release.plan:
+            case (
+                NoisySum(strategy=CountedCells(threshold=above))
+                | Curated(mechanism=CellsAbove(threshold=above))
+            ):
+                held = np.flatnonzero(release.integers > (0 if release.exact else above))
+            case _:
+                raise LocalError(f"{self.name} is not read off such a plan")
+        rows = self.codes.rows_with(held, release.integers[held])
+        return release.without_errors(rows.at_most(MOST_ROWS * release.records))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.codes.rows_with(*np.unique(self.table.measured(holdings), return_counts=True))
+
+
+@dataclass(frozen=True)
+class CuratedProjectedCells(ProjectedCells):
+    """The same by a curator, who draws the empty cells that pass without looking at each."""
+
+    name: ClassVar[str] = "projected-cells-curated"
+
+    def plan(self, facts: Facts) -> Plan:
+        return Curated(self.table, CellsAbove(self.table.length, self._threshold(facts)))

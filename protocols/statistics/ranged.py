@@ -1,7 +1,6 @@
 """Statistics of several columns, each clipped to public bounds of its own."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,18 +8,17 @@ from typing import Self
 
 import numpy as np
 
-from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Bounds
-from tallyroom.protocols.statistics.legacy import Legacy
+from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.option import option
 
 MAX_COLUMNS = 64
 
 
 @dataclass(frozen=True)
-class Ranged(Legacy):
+class Ranged(Statistic):
     """Each of its columns has a public range, given as COLUMN=LOWER:UPPER or published."""
 
     ranges: tuple[str, ...] = option(
@@ -34,10 +32,6 @@ class Ranged(Legacy):
         for name in self._given:
             if name not in self.bounded:
                 raise LocalError(f"--range {name}: {self.asked_as} is not about that column")
-
-    @property
-    @abstractmethod
-    def columns(self) -> tuple[str, ...]: ...
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -65,14 +59,17 @@ class Ranged(Legacy):
         told = (format_range(name, published[name]) for name in lacking)
         return replace(self, ranges=(*self.ranges, *told))
 
-    def scaled(self, holdings: Holdings, name: str) -> Column:
-        """A column clipped to its range, whose middle is 0 and whose ends are −1 and 1. What is no
-        number counts as the lower end."""
+    @property
+    def scaled(self) -> tuple[ScaledColumn, ...]:
+        """The columns that have ranges. Raises `LocalError` where one is not known."""
         self.check_bounds()
-        lower, upper = self.column_bounds[name]
-        clipped = np.clip(numbers(holdings.column(name), lower), lower, upper)
-        found: Column = np.clip((clipped - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
-        return found
+        return tuple(ScaledColumn(name, *self._given[name]) for name in self.bounded)
+
+    @cached_property
+    def scaling(self) -> tuple[Column, Column]:
+        """The middle and half the width of each column's range."""
+        middles, halves = zip(*((each.middle, each.half) for each in self.scaled), strict=True)
+        return np.array(middles), np.array(halves)
 
 
 def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:

@@ -95,6 +95,20 @@ class Release:
         foretold = self.noise.law_is_public
         return Answer(estimate, interval, self.records, foretold=foretold)
 
+    def chosen(self, candidates: int) -> Integers:
+        """The indices that two servers chose. Raises `RunFailed` where they released something
+        that is none of so many."""
+        if ((self.integers < 0) | (self.integers >= candidates)).any():
+            raise RunFailed("the servers' shares do not add up to anything that can be chosen")
+        return self.integers
+
+    def without_errors(self, estimate: Estimate, why: str = "") -> "Answer":
+        """An answer whose errors nobody can tell: `why`, for people."""
+        if self.exact:
+            return Answer(estimate, None, self.records, foretold=True)
+        size = len(shape_of(estimate).values())
+        return Answer(estimate, Interval.none(size, why), self.records)
+
 
 @dataclass(frozen=True)
 class Answer:

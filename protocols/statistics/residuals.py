@@ -1,25 +1,37 @@
-"""What a residual plot is made of: how far both axes reach, and counts of cells (S2 §4.2).
+"""The questions of a residual plot: how far both axes reach, and counts of cells (S2 §4.2).
 
 Coefficients are public, and parties compute residuals by themselves: what they send are counts. A
-curator finds bounds by the sparse vector technique; other aggregators release the counts by bound
-under noise. Cells are released as they are (`laplace`) or in a hierarchy (`hb`), by any aggregator,
-or by DAWA, as S2 has it, by a curator.
+curator, or two servers together, find bounds by the sparse vector technique; other aggregators
+release the counts by bound under noise. Cells are released as they are (`laplace`) or in a
+hierarchy (`hb`), by any aggregator, or by DAWA, as S2 has it, by a curator.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.above_threshold import FirstAbove
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.contract import (
+    Curated,
+    CuratorMechanism,
+    EncodedRecords,
+    Integers,
+    NoisyChoice,
+    NoisySum,
+    Plan,
+    Strategy,
+)
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.measurement import Measurement, OneHot
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement
+from tallyroom.protocols.plans.tables import CountedCells, Tables
 from tallyroom.protocols.privacy import hb
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
 from tallyroom.protocols.privacy.prirp import (
@@ -41,22 +53,59 @@ from tallyroom.protocols.privacy.prirp import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics.choices import UNSURE
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
-from tallyroom.protocols.statistics.legacy import Legacy
+from tallyroom.protocols.statistics.first_above import words_of
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
+from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
 METHODS = ("laplace", "hb", "dawa")
 MAX_DOUBLINGS = 64
-MAX_THRESHOLD = 1 << 32
 FIXED_POINT = 1 << 16
 """A curator publishes estimated counts in such parts of 1."""
+ANY: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Residuals(Legacy):
-    """About y and what coefficients, the intercept first, make of the columns x."""
+class LinearModel:
+    """Predicts y from the columns x by coefficients, the intercept's first."""
+
+    x: tuple[str, ...]
+    y: str
+    coefficients: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.y)
+
+    def points(self, holdings: Holdings) -> tuple[Column, Column]:
+        """Fitted values and residuals. What overflows, or is no number to begin with, is infinite
+        or NaN, and outside of any plot: a party that refused it would tell, without noise, which of
+        its values exceed what coefficients are chosen for."""
+        intercept, *slopes = self.coefficients
+        fitted = np.full(holdings.rows, intercept)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, slope in zip(self.x, slopes, strict=True):
+                fitted = fitted + slope * holdings.column(name)
+            return fitted, holdings.column(self.y) - fitted
+
+
+@dataclass(frozen=True)
+class ModelTables(Tables):
+    """Tables of fitted values and residuals."""
+
+    model: LinearModel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.model.columns
+
+
+@dataclass(frozen=True)
+class Residuals(Statistic):
+    """A question about the residuals of a linear model, whose coefficients are public."""
 
     x: tuple[str, ...] = ("x",)
     y: str = "y"
@@ -78,24 +127,86 @@ class Residuals(Legacy):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.y)
+        return self.model.columns
 
-    def points(self, holdings: Holdings) -> tuple[Column, Column]:
-        """Fitted values and residuals."""
-        return fitted_and_residuals(holdings, self.x, self.y, self.coefficients)
+    @property
+    def model(self) -> LinearModel:
+        return LinearModel(self.x, self.y, tuple(map(float, self.coefficients)))
+
+
+# --- how far the axes reach ---
+
+
+@dataclass(frozen=True)
+class Sizes(ModelTables):
+    """Fitted values by signed size and residuals by size, in powers of two of a unit."""
+
+    least_reach: float
+    doublings: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return 2 * self.doublings + 1, self.doublings + 1
+
+    def cells_of(self, holdings: Holdings) -> list[Integers]:
+        fitted, residuals = self.model.points(holdings)
+        unit = self.least_reach, self.doublings
+        return [signed_size_of(fitted, *unit), size_of(residuals, *unit)]
+
+
+def within_bounds(total: Vector, doublings: int) -> list[Vector]:
+    """How many records lie within each bound: of fitted values, and of residuals."""
+    return [within(each, doublings) for each in np.split(total, [2 * doublings + 1])]
+
+
+@dataclass(frozen=True)
+class BoundsInTurn(CuratorMechanism):
+    """The first bounds that hold so many records, by the sparse vector technique: S2's
+    Algorithm 2."""
+
+    doublings: int
+    threshold: int
+
+    @property
+    def released(self) -> int:
+        return 2
+
+    def publish(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        scores = [signed(each) for each in within_bounds(total, self.doublings)]
+        found = private_reaches(scores, self.threshold, epsilon, randomness)
+        return np.array(found, dtype=np.uint64)
+
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        scale = sum(REACH_UNITS) / float(epsilon)
+        return (
+            "sparse vector technique on counts within growing bounds, geometric noise of scale "
+            f"{scale:.6g}: 3/5 of ε for fitted values, 2/5 for residuals"
+        )
+
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class BoundsAlike:
+    """Counts within bounds, as many for both searches. After those of residuals come empty ones,
+    which stand for the widest bound, as if none were above."""
+
+    doublings: int
+
+    def measure(self, total: Vector) -> Vector:
+        fitted, residuals = within_bounds(total, self.doublings)
+        return np.concatenate([fitted, np.pad(residuals, (0, len(fitted) - len(residuals)))])
 
 
 @dataclass(frozen=True)
 class ResidualReach(Residuals):
-    """How far fitted values and residuals reach, by powers of two of a unit.
-
-    `threshold` is how many records an axis is to hold, for the coordinator to fill in by ε
-    (`prirp.lowered`).
-    """
+    """How far fitted values and residuals reach, by powers of two of a unit."""
 
     least_reach: float = 1.0
     doublings: int = 32
-    threshold: int = 0
 
     name: ClassVar[str] = "residual-reach"
 
@@ -105,57 +216,41 @@ class ResidualReach(Residuals):
             raise LocalError(f"--doublings is from 1 to {MAX_DOUBLINGS}, not {self.doublings}")
         if not (self.least_reach > 0 and math.isfinite(self.least_reach * 2.0**self.doublings)):
             raise LocalError(f"--least-reach is a positive number, not {self.least_reach:g}")
-        if not 0 <= self.threshold <= MAX_THRESHOLD:
-            raise LocalError("an axis holds 0 records or more")
-
-    def prepared(self, known: Facts) -> Self:
-        if known.record_epsilon is None or self.threshold:
-            return self
-        scale = self._noise_at_a_bound(known.noises) / float(known.record_epsilon)
-        return replace(self, threshold=lowered(known.records, scale))
-
-    def _noise_at_a_bound(self, noises: Fraction) -> float:
-        """In parts of 1/ε: that of two counts together, where most of the records lie, each with so
-        many noises."""
-        return math.sqrt(2 * noises) * self.sensitivity
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """How many counts there are by signed size of fitted values, and by size of residuals."""
-        return 2 * self.doublings + 1, self.doublings + 1
+    def sizes(self) -> Sizes:
+        return Sizes(self.model, float(self.least_reach), self.doublings)
 
-    @property
-    def length(self) -> int:
-        return sum(self.sizes)
+    def plan(self, facts: Facts) -> Plan:
+        """The noise at a bound is that of two counts together, where most of the records lie."""
+        sizes = self.sizes
+        bar = lowered_bar(facts, math.sqrt(2 * facts.noises) * sizes.sensitivity)
+        return NoisySum(sizes, CountedCells(sizes.length, sizes.sensitivity, threshold=bar))
 
-    @property
-    def sensitivity(self) -> int:
-        """On each axis a replaced record leaves one count and enters another."""
-        return 4
-
-    def encode(self, holdings: Holdings) -> Vector:
-        fitted, residuals = self.points(holdings)
-        ways = (
-            signed_size_of(fitted, self.least_reach, self.doublings),
-            size_of(residuals, self.least_reach, self.doublings),
-        )
-        counts = zip(ways, self.sizes, strict=True)
-        return np.concatenate([holdings.count_by_party(*each) for each in counts], axis=1)
-
-    def within(self, total: Vector) -> list[Vector]:
-        """How many records lie within each bound: of fitted values, and of residuals."""
-        axes = np.split(total, [self.sizes[0]])
-        return [within(each, self.doublings) for each in axes]
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._first(released, self.threshold or wanted(records))
-
-    def _first(self, total: Vector, threshold: int) -> Estimate:
-        return self._told(*(first_within(signed(each), threshold) for each in self.within(total)))
+    def read(self, release: Release) -> Answer:
+        match release.plan:
+            case NoisyChoice(rule=rule):
+                across, up = release.chosen(rule.candidates + 1).tolist()
+                return release.without_errors(self._told(across, up), UNSURE)
+            case Curated() if not release.exact:
+                across, up = release.integers.tolist()
+                return release.without_errors(self._told(across, up))
+            case (
+                NoisySum(strategy=CountedCells(threshold=bar))
+                | Curated(mechanism=BoundsInTurn(threshold=bar))
+            ):
+                return release.without_errors(
+                    self._first(release.values, bar or wanted(release.records))
+                )
+        raise LocalError(f"{self.name} is not read off such a plan")
 
     def reference(self, holdings: Holdings) -> Estimate:
-        total = self.encode(holdings).sum(axis=0, dtype=np.uint64)
+        total = self.sizes.encode(holdings).sum(axis=0, dtype=np.uint64)
         return self._first(total, wanted(holdings.rows))
+
+    def _first(self, total: Vector, threshold: int) -> Estimate:
+        scores = within_bounds(total, self.doublings)
+        return self._told(*(first_within(signed(each), threshold) for each in scores))
 
     def _told(self, across: int, up: int) -> Estimate:
         """Where an index is beyond all bounds, the widest is taken."""
@@ -165,55 +260,125 @@ class ResidualReach(Residuals):
         rows: Cells = [["fitted", *fitted], ["residual", -reach, reach]]
         return Rows(["axis", "lower", "upper"], rows)
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(4, np.nan)
+
+def lowered_bar(facts: Facts, noise: float) -> int:
+    """How many records an axis is to hold, where the noise at a bound is so many parts of 1/ε; 0
+    where there is none."""
+    if facts.record_epsilon is None:
+        return 0
+    return lowered(facts.records, noise / float(facts.record_epsilon))
 
 
 @dataclass(frozen=True)
-class CuratedReach(ByCurator, ResidualReach):
+class CuratedReach(ResidualReach):
     """The same by a curator, with the sparse vector technique: S2's Algorithm 2."""
 
     name: ClassVar[str] = "residual-reach-curated"
 
-    def _noise_at_a_bound(self, noises: Fraction) -> float:
-        return sum(REACH_UNITS)
+    def plan(self, facts: Facts) -> Plan:
+        bar = lowered_bar(facts, sum(REACH_UNITS))
+        return Curated(self.sizes, BoundsInTurn(self.doublings, bar))
+
+
+@dataclass(frozen=True)
+class JointReach(ResidualReach):
+    """The same as a curator finds it, between two servers."""
+
+    name: ClassVar[str] = "residual-reach-joint"
+
+    def plan(self, facts: Facts) -> Plan:
+        """Counts of fitted values move either way, as for a curator."""
+        units = sum(REACH_UNITS)
+        bar = lowered_bar(facts, units) or wanted(facts.records)
+        rule = FirstAbove(len(SHAPES) * self.doublings, facts.records, (bar, bar))
+        return NoisyChoice(self.sizes, rule, units, BoundsAlike(self.doublings), words_of(2))
+
+
+# --- cells ---
+
+
+@dataclass(frozen=True)
+class PlotCells(ModelTables):
+    """The cell of a plot that a record is in. Where they are released in `blocks`, a record is no
+    single cell to proofs and local randomizers."""
+
+    grid: PlotGrid
+    blocks: bool = False
 
     @property
-    def tables(self) -> tuple[int, ...]:
-        return self.sizes
+    def sizes(self) -> tuple[int, ...]:
+        return (self.grid.cells,)
+
+    def cells_of(self, holdings: Holdings) -> list[Integers]:
+        return [self.grid.cell_of(*self.model.points(holdings))]
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return None if self.blocks else super().measurement
+
+
+@dataclass(frozen=True)
+class Blocks(Strategy):
+    """Counts of blocks of cells along Hilbert's curve, in a hierarchy (HB)."""
+
+    cells: int
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        return hb.line(self.cells)
+
+    @property
+    def sensitivity(self) -> int:
+        return self.hierarchy.sensitivity
+
+    @property
+    def noises(self) -> int:
+        return self.hierarchy.nodes
 
     @property
     def released(self) -> int:
-        return 2
+        return self.hierarchy.nodes
 
-    def published(
+    def measure(self, total: Vector) -> Vector:
+        return self.hierarchy.node_counts(np.cumsum(total, dtype=np.uint64))
+
+    def place(self, noise: Vector) -> Vector:
+        return noise
+
+    def words(self, scale: float) -> str:
+        what = "counts of blocks of cells along Hilbert's curve"
+        return f"discrete Laplace of scale {scale:.6g} on {self.noises} {what}"
+
+
+@dataclass(frozen=True)
+class DawaCells(CuratorMechanism):
+    """Both stages of DAWA: S2's own cells, in parts of 1/`FIXED_POINT`."""
+
+    cells: int
+
+    @property
+    def released(self) -> int:
+        return self.cells
+
+    def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
-        threshold = self.threshold or wanted(int(total[: self.sizes[0]].sum()))
-        scores = [signed(each) for each in self.within(total)]
-        found = private_reaches(scores, threshold, epsilon, randomness)
-        return np.array(found, dtype=np.uint64)
+        cells = dawa_counts(signed(total), epsilon, randomness)
+        return np.rint(cells * FIXED_POINT).astype(np.int64).view(np.uint64)
 
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        scale = sum(REACH_UNITS) / float(epsilon)
-        return (
-            "sparse vector technique on counts within growing bounds, geometric noise of scale "
-            f"{scale:.6g}: 3/5 of ε for fitted values, 2/5 for residuals"
-        )
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        return "DAWA on cells along Hilbert's curve, a quarter of ε for its partition"
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        if exact:
-            return super().decode(released, records, exact)
-        across, up = signed(released).tolist()
-        return self._told(across, up)
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
 class ResidualCells(Residuals):
     """Counts of cells by fitted value and residual.
 
-    `side` is for the coordinator to fill in where nobody chose it, by the number of records and by
-    the study's ε, of which this question has a `part`.
+    Where no `side` is given it follows from the number of records and from the study's ε, of which
+    this question has a `part`.
     """
 
     fitted_lower: float = -1.0
@@ -227,9 +392,7 @@ class ResidualCells(Residuals):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        look_up("method", self.method, dict.fromkeys(METHODS))
-        if self.method == "dawa" and not self.curated:
-            raise LocalError("DAWA needs exact counts: --aggregator curator")
+        self._check_method()
         if not (self.residual_reach > 0 and math.isfinite(2 * self.residual_reach)):
             raise LocalError(
                 f"an axis reaches a positive finite number, not {self.residual_reach:g}"
@@ -245,120 +408,59 @@ class ResidualCells(Residuals):
         if not 0 < self.part <= 1:
             raise LocalError("a question's part of ε is above 0 and at most 1")
 
-    @cached_property
-    def grid(self) -> PlotGrid:
-        fitted = self.fitted_lower, self.fitted_upper
-        return PlotGrid(fitted, self.residual_reach, self.side or SIDES[0])
+    def _check_method(self) -> None:
+        look_up("method", self.method, dict.fromkeys(METHODS))
+        if self.method == "dawa":
+            raise LocalError("DAWA needs exact counts: --aggregator curator")
 
-    def prepared(self, known: Facts) -> Self:
-        if self.side:
-            return self
-        whole = None if known.epsilon is None else float(known.epsilon) / self.part
-        return replace(self, side=side_for(known.records, whole))
+    def grid(self, records: int, epsilon: Fraction | None) -> PlotGrid:
+        whole = None if epsilon is None else float(epsilon) / self.part
+        fitted = float(self.fitted_lower), float(self.fitted_upper)
+        return PlotGrid(fitted, float(self.residual_reach), self.side or side_for(records, whole))
 
-    @cached_property
-    def hierarchy(self) -> Hierarchy | None:
-        """Over the cells; None where they are released as they are."""
-        return hb.line(self.grid.cells) if self.method == "hb" else None
+    def plan(self, facts: Facts) -> Plan:
+        grid, blocks = self.grid(facts.records, facts.epsilon), self.method == "hb"
+        cells = PlotCells(self.model, grid, blocks)
+        one_by_one = CountedCells(cells.length, cells.sensitivity, counted="counts of cells")
+        return NoisySum(cells, Blocks(cells.length) if blocks else one_by_one)
 
-    @property
-    def length(self) -> int:
-        return self.grid.cells
-
-    @property
-    def sensitivity(self) -> int:
-        return 2 if self.hierarchy is None else self.hierarchy.sensitivity
-
-    @property
-    def released(self) -> int:
-        return self.length if self.hierarchy is None else self.hierarchy.nodes
-
-    @property
-    def noises(self) -> int:
-        return self.released
-
-    @property
-    def measures(self) -> bool:
-        return self.hierarchy is not None
-
-    def measure(self, total: Vector) -> Vector:
-        if self.hierarchy is None:
-            return total
-        return self.hierarchy.node_counts(np.cumsum(total, dtype=np.uint64))
-
-    @property
-    def measurement(self) -> Measurement | None:
-        return OneHot(self.length) if self.hierarchy is None else None
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        return self.grid.cell_of(*self.points(holdings))
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return holdings.count_by_party(self.measured(holdings), self.length)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = signed(released).astype(np.float64)
-        if self.hierarchy is not None and not exact:
-            found = self.hierarchy.cell_counts(found, records)
-        return ResidualCounts.of(self.grid, found, records)
+    def read(self, release: Release) -> Answer:
+        """Errors are known of cells that are released one by one alone."""
+        plan, noise, found = release.plan, release.noise, release.integers.astype(np.float64)
+        if not (isinstance(plan, EncodedRecords) and isinstance(plan.encoding, PlotCells)):
+            raise LocalError(f"{self.name} is not read off such a plan")
+        grid = plan.encoding.grid
+        match plan:
+            case NoisySum(strategy=Blocks(hierarchy=hierarchy)) if noise is not None:
+                found = hierarchy.cell_counts(found, release.records)
+            case Curated() if noise is not None:
+                found = found / FIXED_POINT
+            case NoisySum() if noise is not None:
+                told = ResidualCounts.of(grid, found, release.records)
+                deviations = noise.deviations(grid.side**2)
+                interval = Interval.around(told.values(), deviations, noise.width(), ANY)
+                foretold = noise.law_is_public and noise.variances is None
+                return Answer(told, interval, release.records, foretold=foretold)
+        return release.without_errors(ResidualCounts.of(grid, found, release.records))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        counts = self.grid.counts(*self.points(holdings))
-        return ResidualCounts.of(self.grid, counts.astype(np.float64), holdings.rows)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Of cells that are released one by one; not known of those by a hierarchy."""
-        known = math.sqrt(noise_variance) if self.hierarchy is None else math.nan
-        return np.full(self.grid.side**2, known)
-
-    def mechanism_words(self, scale: float) -> str:
-        what = "cells" if self.hierarchy is None else "blocks of cells along Hilbert's curve"
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} counts of {what}"
+        grid = self.grid(holdings.rows, None)
+        counts = grid.counts(*self.model.points(holdings))
+        return ResidualCounts.of(grid, counts.astype(np.float64), holdings.rows)
 
 
 @dataclass(frozen=True)
-class CuratedCells(ByCurator, ResidualCells):
+class CuratedCells(ResidualCells):
     """The same by a curator, with both stages of DAWA: S2's own cells."""
 
     method: str = "dawa"
 
     name: ClassVar[str] = "residual-cells-curated"
 
-    @property
-    def released(self) -> int:
-        return self.length
+    def _check_method(self) -> None:
+        if self.method != "dawa":
+            raise LocalError(f"a curator counts cells by DAWA, not by {self.method}")
 
-    @property
-    def sensitivity(self) -> int:
-        """In no metric: DAWA has its own. Above 0, so that there is noise."""
-        return 1
-
-    def published(
-        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
-    ) -> Vector:
-        cells = dawa_counts(signed(total), epsilon, randomness)
-        return np.rint(cells * FIXED_POINT).astype(np.int64).view(np.uint64)
-
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return "DAWA on cells along Hilbert's curve, a quarter of ε for its partition"
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        cells = signed(released).astype(np.float64)
-        return ResidualCounts.of(self.grid, cells if exact else cells / FIXED_POINT, records)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(self.grid.side**2, np.nan)
-
-
-def fitted_and_residuals(
-    holdings: Holdings, x: tuple[str, ...], y: str, coefficients: tuple[float, ...]
-) -> tuple[Column, Column]:
-    """What overflows, or is no number to begin with, is infinite or NaN, and outside of any plot: a
-    party that refused it would tell, without noise, which of its values exceed what coefficients
-    are chosen for.
-    """
-    fitted = np.full(holdings.rows, coefficients[0])
-    with np.errstate(over="ignore", invalid="ignore"):
-        for name, slope in zip(x, coefficients[1:], strict=True):
-            fitted = fitted + slope * holdings.column(name)
-        return fitted, holdings.column(y) - fitted
+    def plan(self, facts: Facts) -> Plan:
+        cells = PlotCells(self.model, self.grid(facts.records, facts.epsilon))
+        return Curated(cells, DawaCells(cells.length))

@@ -7,57 +7,76 @@ can hold in such a space; `thresholded.threshold_for` raises it.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.contract import Curated, CuratorMechanism, Integers
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.plans.gathered import GatheredRows
 from tallyroom.protocols.privacy.projected import refined, together
-from tallyroom.protocols.privacy.selection import Exponential
 from tallyroom.protocols.privacy.thresholded import (
     MAX_OUTPUT,
-    Space,
+    MAX_SPACE,
     ThresholdedHistogram,
     passing_chance,
     threshold_for,
 )
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
-from tallyroom.protocols.statistics.estimates import Counts, Estimate
-from tallyroom.protocols.statistics.gathered import Gathered
-from tallyroom.protocols.statistics.of_schema import Projected
-from tallyroom.protocols.statistics.projected import MAX_THRESHOLD
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.projected import (
+    MAX_THRESHOLD,
+    Codes,
+    Pick,
+    Projected,
+    cells_kept,
+    picked,
+)
+from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
 
+SECRET = "what noise did to it depends on the records, so it is secret"
 
-@dataclass(frozen=True)
-class OfRecords(Gathered, Projected):
-    """About the codes of all attributes of every record."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.space  # noqa: B018  # raises past 2^60
+# --- which attribute to add next ---
 
-    @cached_property
-    def space(self) -> Space:
-        return self.space_of(self.projected)
 
-    def taken(self, attributes: list[Attribute], total: Vector) -> Integers:
-        """The codes that parties sent; what is no code of its attribute counts as the nearest."""
-        sizes = np.array([each.size(self.bins) for each in attributes])
-        found: Integers = np.clip(self.rows_of(total), 0, sizes - 1)
-        return found
+def pairs_left(codes: Integers, candidates: int) -> list[int]:
+    """For each candidate, the pairs of different classes that stay together, below 0; a row has the
+    codes of the candidates, of the chosen attributes, and of the target."""
+    parts = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T[candidates:-1]:
+        parts = refined(parts, column)
+    return [-together(refined(parts, codes[:, at]), codes[:, -1]) for at in range(candidates)]
 
 
 @dataclass(frozen=True)
-class SparseNextAttribute(OfRecords):
+class PickOfCodes(Pick):
+    """From the codes of all records."""
+
+    codes: Codes
+    max_records: int
+    candidates: int
+
+    def scores(self, total: Vector) -> list[int]:
+        return pairs_left(self.codes.taken(total, self.max_records), self.candidates)
+
+    def records(self, total: Vector) -> int:
+        return len(self.codes.taken(total, self.max_records))
+
+    def publish_exactly(self, total: Vector) -> Vector:
+        return np.array([int(np.argmax(self.scores(total)))], dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class SparseNextAttribute(Projected):
     """The attribute that is picked next, by its place among those that are left."""
 
     name: ClassVar[str] = "next-attribute-sparse"
@@ -68,119 +87,56 @@ class SparseNextAttribute(OfRecords):
             raise LocalError("no further attribute fits into 2^60 cells")
 
     @cached_property
-    def candidates(self) -> list[Attribute]:
+    def candidates(self) -> tuple[Attribute, ...]:
         """Those that are not chosen, and with which the space has at most 2^60 cells."""
-        most = (1 << 60) // self.space.size
-        left = [each for each in self.schema[0] if each.name not in self.chosen]
-        return [each for each in left if each.size(self.bins) <= most]
+        return self.further(MAX_SPACE // self.codes.space.size)
 
-    @property
-    def _every(self) -> list[Attribute]:
-        return [*self.candidates, *self.projected]
+    @cached_property
+    def every(self) -> Codes:
+        return Codes((*self.candidates, *self.codes.attributes), self.bins)
 
-    @property
-    def width(self) -> int:
-        return len(self._every)
+    def plan(self, facts: Facts) -> Curated:
+        held = self.every, facts.max_records_per_party
+        pick = PickOfCodes(*held, len(self.candidates))
+        return Curated(GatheredRows(*held), pick, gathered=True)
 
-    @property
-    def released(self) -> int:
-        return 1
-
-    def words_of(self, holdings: Holdings) -> Integers:
-        return self.codes_of(self._every, holdings)
-
-    def scores(self, total: Vector) -> list[int]:
-        """For each candidate, the pairs of different classes that stay together, below 0."""
-        codes = self.taken(self._every, total)
-        parts = np.zeros(len(codes), dtype=np.int64)
-        for column in codes.T[len(self.candidates) : -1]:
-            parts = refined(parts, column)
-        return [-together(refined(parts, codes[:, at]), codes[:, -1]) for at in self._places]
-
-    @property
-    def _places(self) -> range:
-        return range(len(self.candidates))
-
-    def published(
-        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
-    ) -> Vector:
-        """Replacing a record changes pairs with it alone, at most n − 1 of them."""
-        chooser = Exponential.spending(epsilon, max(1, len(self.rows_of(total)) - 1))
-        return np.array([chooser.choose(self.scores(total), randomness)], dtype=np.uint64)
-
-    def published_exactly(self, total: Vector) -> Vector:
-        return np.array([int(np.argmax(self.scores(total)))], dtype=np.uint64)
-
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return "exponential mechanism on the pairs of records that each attribute discerns"
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        picked = int(signed(released)[0])
-        if picked not in self._places:
-            raise LocalError("the curator picked an attribute that is not there")
-        told = [float(at == picked) for at in self._places]
-        return Counts([each.name for each in self.candidates], told)
+    def read(self, release: Release) -> Answer:
+        [index] = release.integers.tolist()
+        return release.without_errors(picked(self.candidates, index), SECRET)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self.noiseless(holdings)
+        scores = pairs_left(self.every.words_of(holdings), len(self.candidates))
+        return picked(self.candidates, int(np.argmax(scores)))
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(len(self.candidates), np.nan)
+
+# --- counts of cells ---
 
 
 @dataclass(frozen=True)
-class SparseCells(OfRecords):
-    """The cells of the chosen attributes and the target that pass, by their numbers.
+class ListedCells(CuratorMechanism):
+    """The cells that pass a threshold, by their numbers, so many at most."""
 
-    `threshold` and `capacity`, how many cells are published at most, are for the coordinator.
-    """
-
-    threshold: int = 0
-    capacity: int = 1
-
-    name: ClassVar[str] = "projected-cells-sparse"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.threshold <= MAX_THRESHOLD:
-            raise LocalError(f"a threshold is from 0 to {MAX_THRESHOLD}, not {self.threshold}")
-        if not 1 <= self.capacity <= MAX_OUTPUT:
-            raise LocalError(f"{self.capacity} cells are published, {MAX_OUTPUT} at most")
-
-    def prepared(self, known: Facts) -> Self:
-        """Twelve standard deviations of the empty cells that pass have room: so many come up less
-        than once in 10^30 runs, and the smallest would be left out then."""
-        whole = super().prepared(known)
-        if known.epsilon is None:
-            return replace(whole, threshold=0, capacity=min(known.records, MAX_OUTPUT))
-        above = min(threshold_for(self.space.size, known.records, known.epsilon), MAX_THRESHOLD)
-        expected = float(self.space.size * passing_chance(above, 2 / known.epsilon))
-        room = math.ceil(known.records + expected + 12 * math.sqrt(expected) + 40)
-        return replace(whole, threshold=above, capacity=min(room, MAX_OUTPUT))
-
-    @property
-    def width(self) -> int:
-        return len(self.projected)
+    codes: Codes
+    max_records: int
+    threshold: int
+    capacity: int
 
     @property
     def released(self) -> int:
         """How many cells there are, and for each its number and its count."""
         return 1 + 2 * self.capacity
 
-    def words_of(self, holdings: Holdings) -> Integers:
-        return self.codes_of(self.projected, holdings)
-
     def _cells(self, total: Vector) -> Integers:
-        return self.space.encode(self.taken(self.projected, total))
+        return self.codes.space.encode(self.codes.taken(total, self.max_records))
 
-    def published(
+    def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         mechanism = ThresholdedHistogram.spending(epsilon, self.threshold)
-        found = mechanism.sample(self._cells(total), self.space.size, randomness)
+        found = mechanism.sample(self._cells(total), self.codes.space.size, randomness)
         return self._listed(found.cells, found.counts)
 
-    def published_exactly(self, total: Vector) -> Vector:
+    def publish_exactly(self, total: Vector) -> Vector:
         return self._listed(*np.unique(self._cells(total), return_counts=True))
 
     def _listed(self, cells: Integers, counts: Integers) -> Vector:
@@ -194,30 +150,62 @@ class SparseCells(OfRecords):
         found[1 + self.capacity : 1 + self.capacity + len(cells)] = counts
         return found
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """Raises `LocalError` for what no curator publishes."""
-        words = signed(released)
+    def cells_in(self, words: Integers, least: int) -> tuple[Integers, Integers]:
+        """The cells of such a list, and their counts, which are above `least`. Raises `RunFailed`
+        for what no curator publishes."""
         size = int(words[0])
         if not 0 <= size <= self.capacity:
-            raise LocalError("the curator published more cells than there is room for")
+            raise RunFailed("the curator published more cells than there is room for")
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
-        inside = ((cells >= 0) & (cells < self.space.size)).all()
-        least = 0 if exact else self.threshold
+        inside = ((cells >= 0) & (cells < self.codes.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
-            raise LocalError("the curator published cells that cannot be")
-        return self.rows_with(cells, counts).at_most(MOST_ROWS * records)
+            raise RunFailed("the curator published cells that cannot be")
+        return cells, counts
+
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        scale, kept = 2 / float(epsilon), cells_kept(self.threshold)
+        return f"discrete Laplace of scale {scale:.6g} on {self.codes.space.size:.6g} {kept}"
+
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class SparseCells(Projected):
+    """The cells of the chosen attributes and the target that pass, by their numbers."""
+
+    name: ClassVar[str] = "projected-cells-sparse"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.codes.space  # noqa: B018  # raises past 2^60
+
+    def plan(self, facts: Facts) -> Curated:
+        held = self.codes, facts.max_records_per_party
+        listed = ListedCells(*held, *self._limits(facts))
+        return Curated(GatheredRows(*held), listed, gathered=True)
+
+    def _limits(self, facts: Facts) -> tuple[int, int]:
+        """The threshold, and how many cells are published at most. Twelve standard deviations of
+        the empty cells that pass have room: so many come up less than once in 10^30 runs, and the
+        smallest would be left out then."""
+        if facts.epsilon is None:
+            return 0, min(facts.records, MAX_OUTPUT)
+        above = threshold_for(self.codes.space.size, facts.records, facts.epsilon)
+        above = min(above, MAX_THRESHOLD)
+        expected = float(self.codes.space.size * passing_chance(above, 2 / facts.epsilon))
+        room = math.ceil(facts.records + expected + 12 * math.sqrt(expected) + 40)
+        return above, min(room, MAX_OUTPUT)
+
+    def read(self, release: Release) -> Answer:
+        match release.plan:
+            case Curated(mechanism=ListedCells() as listed):
+                least = 0 if release.exact else listed.threshold
+                rows = self.codes.rows_with(*listed.cells_in(release.integers, least))
+                return release.without_errors(rows.at_most(MOST_ROWS * release.records), SECRET)
+        raise LocalError(f"{self.name} is not read off such a plan")
 
     def reference(self, holdings: Holdings) -> Estimate:
-        cells = self.space.encode(self.words_of(holdings))
-        return self.rows_with(*np.unique(cells, return_counts=True))
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known: which cells pass depends on the noise."""
-        return np.full(sum(self.space.sizes), np.nan)
-
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return (
-            f"discrete Laplace of scale {2 / float(epsilon):.6g} on {self.space.size:.6g} cells, "
-            f"those above {self.threshold} kept"
-        )
+        cells = self.codes.cells_of(holdings)
+        return self.codes.rows_with(*np.unique(cells, return_counts=True))

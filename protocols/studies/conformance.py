@@ -2,7 +2,7 @@
 
     from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.release import Noise
-from tallyroom.protocols.studies.contract import StudyContract
+from tallyroom.extend import StudyContract
 
     class TestMine(StudyContract):
         study = Mine(lower=0.0, upper=1.0)

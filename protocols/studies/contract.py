@@ -31,7 +31,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offers
@@ -40,9 +40,6 @@ from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.parameters import Parametrized
 from tallyroom.protocols.statistics.release import Answer as Answer
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.studies.conformance import StudyContract as StudyContract
 
 
 @dataclass(frozen=True)
@@ -148,12 +145,3 @@ class Study(Parametrized, ABC):
     def of_records(self, records: int) -> Self:
         """The study once it is known how many records there are, which is public."""
         return self
-
-
-def __getattr__(name: str) -> Any:
-    """The suite that every study must pass; it needs pytest."""
-    if name == "StudyContract":
-        from tallyroom.protocols.studies.conformance import StudyContract
-
-        return StudyContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

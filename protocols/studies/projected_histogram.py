@@ -23,7 +23,6 @@ from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
@@ -143,21 +142,13 @@ class ProjectedHistogram(Study):
             return NextByMax(*given) if self._by_max(chosen) else NextAttribute(*given)
         if self._fits(chosen, all):
             return CuratedNextAttribute(*given)
-        attributes, target, *_ = given
-        return SparseNextAttribute(
-            attributes=attributes, target=target, chosen=chosen, bins=self.chosen_bins
-        )
+        return SparseNextAttribute(*given)
 
     def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells | SparseCells:
+        given = (self.attributes, self.target, chosen, self.chosen_bins)
         if self.curated and self._held(chosen) > MAX_CELLS:
-            return SparseCells(
-                attributes=self.attributes,
-                target=self.target,
-                chosen=chosen,
-                bins=self.chosen_bins,
-            )
-        kind = CuratedProjectedCells if self.curated else ProjectedCells
-        return kind(self.attributes, self.target, chosen, self.chosen_bins)
+            return SparseCells(*given)
+        return CuratedProjectedCells(*given) if self.curated else ProjectedCells(*given)
 
     def clipped(self, holdings: Holdings) -> int:
         predictors, target = self._schema
@@ -197,8 +188,8 @@ class ProjectedHistogram(Study):
             notes.append(f"no further attribute of {self.picks} fits into {most}")
         if isinstance(asked := self._cells(chosen), SparseCells):
             notes.append(
-                f"{asked.space.size:.3g} cells are too many for a vector: the curator has every "
-                "record's codes, and a threshold that lets few empty cells pass"
+                f"{asked.codes.space.size:.3g} cells are too many for a vector: the curator has "
+                "every record's codes, and a threshold that lets few empty cells pass"
             )
         by_max = sum(self._by_max(chosen[:at]) for at in range(len(chosen))) if self.picks else 0
         if by_max:
@@ -307,7 +298,7 @@ def _largest(asked: list[Ask]) -> tuple[Ask, ...]:
 
 def _plan(ask: Ask) -> Plan:
     """As it would be asked of a few records: how many there are changes no length."""
-    return planned(ask.statistic, Facts.of_one_server(2)).plan
+    return ask.statistic.plan(Facts.of_one_server(2))
 
 
 def _best(answer: Answer) -> str:

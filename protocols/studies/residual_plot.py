@@ -19,7 +19,6 @@ from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
-from tallyroom.protocols.statistics.first_above import JointReach
 from tallyroom.protocols.statistics.linear_regression import LinearRegression, least_squares
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.statistics.ranged import parse_ranges
@@ -28,9 +27,10 @@ from tallyroom.protocols.statistics.residuals import (
     METHODS,
     CuratedCells,
     CuratedReach,
+    JointReach,
+    LinearModel,
     ResidualCells,
     ResidualReach,
-    fitted_and_residuals,
 )
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -214,7 +214,7 @@ class ResidualPlot(Study):
         if not coefficients:
             raw = {name: holdings.column(name) for name in self.columns}
             coefficients = tuple(least_squares(self.y, raw).coefficients)
-        fitted, residuals = fitted_and_residuals(holdings, self.x, self.y, coefficients)
+        fitted, residuals = LinearModel(self.x, self.y, coefficients).points(holdings)
         reach = _reach_of(fitted)
         across, up = self._given or ((-reach, reach), _reach_of(residuals))
         grid = PlotGrid(across, up, self.side or side_for(holdings.rows, None))

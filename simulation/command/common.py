@@ -31,7 +31,8 @@ class SimulationOptions:
         str | None,
         option(
             DATA,
-            "logistic: train it on half of FILE.csv?label=COLUMN, and judge it on the other half.",
+            "logistic: train it on half of FILE.csv?label=COLUMN, which is taken as public, and "
+            "judge it on the other half.",
         ),
     ] = None
     parties: Annotated[

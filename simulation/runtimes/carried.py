@@ -28,7 +28,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.protocols.wire.router import Router
 from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
-from tallyroom.simulation.runtimes.desk import Begun, Closed
+from tallyroom.simulation.runtimes.coordinator_facade import BegunRun, Closed
 
 MOST_KEPT = 100
 """Releases that are given again without being made anew."""
@@ -46,7 +46,7 @@ class SeatTask(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Errand(Generic[Place]):
+class WorkItem(Generic[Place]):
     """What a participant is to do, and at whose word: nobody's unless it takes a message."""
 
     place: Place
@@ -98,19 +98,19 @@ class Carried(Runtime, Generic[Place]):
         """With the parties that live there."""
 
     @abstractmethod
-    def _put(self, question: Question) -> Begun:
-        """As `Desk.put`."""
+    def _put(self, question: Question) -> BegunRun:
+        """As `CoordinatorFacade.put`."""
 
     @abstractmethod
     def _close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
-        """As `Desk.close`."""
+        """As `CoordinatorFacade.close`."""
 
     @abstractmethod
-    def _send(self, errand: Errand[Place]) -> None:
+    def _send(self, errand: WorkItem[Place]) -> None:
         """Has an errand done, after those that were sent to the same place before."""
 
     @abstractmethod
-    def _next(self) -> tuple[Errand[Place], Reply]:
+    def _next(self) -> tuple[WorkItem[Place], Reply]:
         """What came of an errand that is under way."""
 
     @property
@@ -164,15 +164,18 @@ class Carried(Runtime, Generic[Place]):
                     released = time.perf_counter()
                     tell("release")
                 for place, part in self._receivers(message):
-                    self._send(Errand(place, SeatTask.TAKE, part.run, part))
+                    self._send(WorkItem(place, SeatTask.TAKE, part.run, part))
             if outcome.more:
                 unfinished.append(by)
             if by is self.coordinator_place and outcome.finished:
                 finished = outcome.finished
             for refusal in outcome.refused:
                 role = self._role(by)
-                if asked_by is Role.COORDINATOR or asked_by is role is Role.SERVER:
+                if asked_by is Role.COORDINATOR:
                     finished = Failed(f"{self._name(by)} refused: {refusal.reason}")
+                elif asked_by is role is Role.SERVER:
+                    why = f"{refusal.sender}: {refusal.reason}"
+                    finished = Failed(f"{self._name(by)} refused {why}")
 
         tell("submit")
         take(begun.outcome, self.coordinator_place)
@@ -180,12 +183,12 @@ class Carried(Runtime, Generic[Place]):
             if not self._under_way and unfinished:
                 for place in list(islice(unfinished, self.at_once)):
                     unfinished.popleft()
-                    self._send(Errand(place, SeatTask.PROCEED, begun.query.run))
+                    self._send(WorkItem(place, SeatTask.PROCEED, begun.query.run))
             elif not self._under_way:
                 # Everybody waits: that is what a passed deadline means here. Parties give up on
                 # each other first, then servers on parties, then the coordinator.
                 for place in waiting_for[patience]:
-                    self._send(Errand(place, SeatTask.EXPIRE, run))
+                    self._send(WorkItem(place, SeatTask.EXPIRE, run))
                 patience = (patience + 1) % len(waiting_for)
             else:
                 errand, outcome = self._next()
@@ -206,7 +209,7 @@ class Carried(Runtime, Generic[Place]):
         seconds = {"submit": released - started, "release": ended - released}
         return self._opened(question, total, accounts, seconds)
 
-    def _conclude(self, begun: Begun, total: Total) -> None:
+    def _conclude(self, begun: BegunRun, total: Total) -> None:
         closed = self._close(begun.query, begun.run, total.contributors)
         if closed.keeps:
             self._kept[begun.run] = begun.query, total
@@ -282,7 +285,7 @@ def submitted_to(meters: Iterable[Meter], parties: int) -> NDArray[np.bool_]:
     return np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
 
 
-def do(participant: Participant, errand: Errand[Participant]) -> Reply:
+def do(participant: Participant, errand: WorkItem[Participant]) -> Reply:
     """An errand, where the participant is. Only parties that set a deadline hear that it passed:
     others wait for the servers for as long as the run goes."""
     match errand.task, errand.message:

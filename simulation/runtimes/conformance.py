@@ -1,6 +1,6 @@
 """The suite that every runtime must pass; other packages import it too.
 
-    from tallyroom.simulation.runtimes.contract import RuntimeContract
+    from tallyroom.extend import RuntimeContract
 
     class TestMine(RuntimeContract):
         runtime = Mine

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from tallyroom.protocols.wire.meter import Bill, Tally
 from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.proof import Proof, prove
-
-if TYPE_CHECKING:
-    from tallyroom.simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Layout:
 @dataclass(frozen=True)
 class Progress:
     """`question` tells which one of a study it is. `links` is what each has carried so far, and
-    `states` how each party stands (`Standing`); empty where there are too many to show."""
+    `states` how each party stands (`PartyProgress`); empty where there are too many to show."""
 
     phase: str
     enrolled: int
@@ -149,12 +146,3 @@ class Runtime(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def __getattr__(name: str) -> Any:
-    """The suite that every runtime must pass; it needs pytest."""
-    if name == "RuntimeContract":
-        from tallyroom.simulation.runtimes.conformance import RuntimeContract
-
-        return RuntimeContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,9 +18,14 @@ from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protocols.wire.meter import Meter, tallies_by_link
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
-from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
+from tallyroom.simulation.runtimes.carried import Accounts, Carried, WorkItem, do, submitted_to
 from tallyroom.simulation.runtimes.contract import Layout, Progress
-from tallyroom.simulation.runtimes.desk import Begun, Closed, Desk
+from tallyroom.simulation.runtimes.coordinator_facade import (
+    BegunRun,
+    Closed,
+    CoordinatorFacade,
+    time_after,
+)
 from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.ledger import Ledger
 
@@ -37,7 +42,7 @@ class InProcess(Carried[Participant]):
         self._ledgers: list[Ledger] = []
         self._credentials: list[Credentials] = []
         self._consents: list[Consent] = []
-        self._errands: deque[Errand[Participant]] = deque()
+        self._errands: deque[WorkItem[Participant]] = deque()
         self._server_cpu_seconds = 0.0
         self._prepare_cpu_seconds = 0.0
 
@@ -73,7 +78,7 @@ class InProcess(Carried[Participant]):
             Randomness.for_role(layout.seed, "coordinator"),
             seeded=layout.seed is not None,
         )
-        self._desk = Desk(self._coordinator)
+        self._desk = CoordinatorFacade(self._coordinator)
         for server, held in enumerate(self._credentials):
             self._coordinator.certificates.keep(server, held.certificate)
         counts = layout.holdings.counts.astype("uint32")
@@ -99,18 +104,19 @@ class InProcess(Carried[Participant]):
     def host_places(self) -> Sequence[tuple[Ids, Participant]]:
         return [(block.holdings.ids, block) for block in self._blocks]
 
-    def _put(self, question: Question) -> Begun:
+    def _put(self, question: Question) -> BegunRun:
         self._errands.clear()
         self._server_cpu_seconds = self._prepare_cpu_seconds = 0.0
-        return self._desk.put(question, self._kept)
+        now = time_after(self._coordinator.last_time, self.layout.seed is not None)
+        return self._desk.put(question, self._kept, now)
 
     def _close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
         return self._desk.close(query, run, contributors)
 
-    def _send(self, errand: Errand[Participant]) -> None:
+    def _send(self, errand: WorkItem[Participant]) -> None:
         self._errands.append(errand)
 
-    def _next(self) -> tuple[Errand[Participant], Reply]:
+    def _next(self) -> tuple[WorkItem[Participant], Reply]:
         errand = self._errands.popleft()
         begun = time.process_time()
         outcome = do(errand.place, errand)

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallyroom.protocols.errors import RunFailed
-from tallyroom.protocols.run.participant import MOST_NAMES
 from tallyroom.protocols.wire.machine import Spend
-from tallyroom.simulation.runtimes.carried import Errand, SeatTask
+from tallyroom.simulation.runtimes.carried import SeatTask, WorkItem
 from tallyroom.simulation.runtimes.cluster import the_engine
-from tallyroom.simulation.runtimes.seats import Call, Memoir, Seat, SeatAnswer, Seating
+from tallyroom.simulation.runtimes.seats import Call, Seat, SeatAnswer, Seating, SeatState
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 120.0
@@ -32,7 +31,7 @@ class Told:
     call: Call | SeatTask
     run: bytes
     argument: Any = None
-    errand: "Errand[ActorPlace] | None" = None
+    errand: "WorkItem[ActorPlace] | None" = None
     taken: bool = False
     spends: list[Spend] = field(default_factory=list)
 
@@ -43,7 +42,7 @@ class ActorPlace:
     def __init__(self, name: str, seating: Seating) -> None:
         self._ray = the_engine()
         self.name = name
-        self.memoir = Memoir()
+        self.memoir = SeatState()
         self.journal: list[Told] = []
         self.restarts = 0
         self._pending: deque[tuple[Any, Told, bool]] = deque()
@@ -85,7 +84,7 @@ class ActorPlace:
         reference = call.remote(self._token, again, told.call, told.run, told.argument)
         self._pending.append((reference, told, again))
 
-    def answer(self) -> "tuple[Errand[ActorPlace] | None, SeatAnswer]":
+    def answer(self) -> "tuple[WorkItem[ActorPlace] | None, SeatAnswer]":
         """The next answer that was not heard before, and to which errand.
 
         Raises `RunFailed` if the actor is lost for good."""
@@ -123,7 +122,8 @@ class ActorPlace:
             if told.run in over:
                 self.memoir.spends += told.spends
         self.journal = [told for told in self.journal if told.run not in over]
-        self.memoir.over = [*self.memoir.over, *over][-MOST_NAMES:]
+        for run in over:
+            self.memoir.begun.add(run)
         # It needs no answer: a seat that is lost meanwhile hears of it when it is made anew.
         self._actor.forget.remote(list(over))
 

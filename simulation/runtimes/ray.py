@@ -19,14 +19,14 @@ from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.standing import party_states
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
-from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, submitted_to
+from tallyroom.simulation.runtimes.carried import Accounts, Carried, WorkItem, submitted_to
 from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
 from tallyroom.simulation.runtimes.contract import Layout, Progress
-from tallyroom.simulation.runtimes.desk import Begun, Closed
+from tallyroom.simulation.runtimes.coordinator_facade import BegunRun, Closed, time_after
 from tallyroom.simulation.runtimes.places import ActorPlace, Told
 from tallyroom.simulation.runtimes.seats import (
     Call,
@@ -57,6 +57,7 @@ class Ray(Carried[ActorPlace]):
         self._servers: list[ActorPlace] = []
         self._watched: dict[tuple[Role, int], Meter] = {}
         self._refusing: set[int] = set()
+        self._last_time = 0
 
     def start(self) -> None:
         self._ours = connect()
@@ -151,21 +152,24 @@ class Ray(Carried[ActorPlace]):
     def host_places(self) -> Sequence[tuple[Ids, ActorPlace]]:
         return self._hosts
 
-    def _put(self, question: Question) -> Begun:
+    def _put(self, question: Question) -> BegunRun:
         self._watched.clear()
         self._refusing.clear()
         place = self.coordinator_place
-        answer = place.ask(Call.PUT, b"", (question, frozenset(self._kept)))
+        now = time_after(self._last_time, self.layout.seed is not None)
+        answer = place.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
         told = place.journal[-1]
         if answer.error is not None:
             place.journal.remove(told)
             answer.raise_error()
-        begun: Begun = answer.result
+        begun: BegunRun = answer.result
         if begun.earlier is not None:
             place.journal.remove(told)
+        else:
+            self._last_time = now or 0
         told.run = begun.run
         outcome = answer.outcome(begun.run, place.name)
-        return Begun(begun.query, begun.run, outcome, begun.earlier)
+        return BegunRun(begun.query, begun.run, outcome, begun.earlier)
 
     def _close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
         closed: Closed = self.coordinator_place.ask(
@@ -173,11 +177,11 @@ class Ray(Carried[ActorPlace]):
         ).result
         return closed
 
-    def _send(self, errand: Errand[ActorPlace]) -> None:
+    def _send(self, errand: WorkItem[ActorPlace]) -> None:
         data = None if errand.message is None else errand.message.encode()
         errand.place.tell(Told(errand.task, errand.run, data, errand))
 
-    def _next(self) -> tuple[Errand[ActorPlace], Reply]:
+    def _next(self) -> tuple[WorkItem[ActorPlace], Reply]:
         heads = {place.head: place for place in self.places.values() if place.busy}
         ready, _ = the_engine().wait(list(heads), num_returns=1)
         place = heads[ready[0]]

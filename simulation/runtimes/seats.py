@@ -32,6 +32,7 @@ from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.run.participant import Participant, Reply
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.receipts import signer
@@ -41,9 +42,9 @@ from tallyroom.protocols.wire.meter import Meter
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
-from tallyroom.simulation.runtimes.carried import Errand, SeatTask, do
+from tallyroom.simulation.runtimes.carried import SeatTask, WorkItem, do
 from tallyroom.simulation.runtimes.cluster import the_engine
-from tallyroom.simulation.runtimes.desk import Begun, Desk
+from tallyroom.simulation.runtimes.coordinator_facade import BegunRun, CoordinatorFacade
 from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.ledger import Ledger
 
@@ -57,12 +58,12 @@ class Call(Enum):
 
 
 @dataclass
-class Memoir:
+class SeatState:
     """What a seat that is made anew must know before it is told its runs again: what was spent,
     which runs are over, and at the coordinator whose answers are given again."""
 
     spends: list[Spend] = field(default_factory=list)
-    over: list[bytes] = field(default_factory=list)
+    begun: BegunRuns = field(default_factory=BegunRuns)
     kept: list[tuple[Query, Ids]] = field(default_factory=list)
 
 
@@ -231,13 +232,12 @@ class Seat:
     def node(self) -> str:
         return str(the_engine().get_runtime_context().get_node_id())
 
-    def restore(self, memoir: Memoir) -> bytes:
+    def restore(self, memoir: SeatState) -> bytes:
         """Before anything else is told to a seat that was made anew. Returns its token."""
         if self._ledger is not None:
             self._ledger.record(memoir.spends)
             self._ledger.told()
-        for run in memoir.over:
-            self._participant.forget(run)
+        self._participant.begun = memoir.begun
         if isinstance(self._participant, Coordinator):
             releases, data = self._participant.releases, self._participant.data
             for query, contributors in memoir.kept:
@@ -274,17 +274,17 @@ class Seat:
             case SeatTask():
                 message = decode(argument, "the carrier") if call is SeatTask.TAKE else None
                 with self._timed(run, message):
-                    outcome = do(participant, Errand(participant, call, run, message))
+                    outcome = do(participant, WorkItem(participant, call, run, message))
                 return _encoded(outcome)
             case Call.PUT:
                 assert isinstance(participant, Coordinator)
-                begun = Desk(participant).put(*argument)
+                begun = CoordinatorFacade(participant).put(*argument)
                 answer = _encoded(begun.outcome)
-                answer.result = Begun(begun.query, begun.run, Reply(begun.run), begun.earlier)
+                answer.result = BegunRun(begun.query, begun.run, Reply(begun.run), begun.earlier)
                 return answer
             case Call.CLOSE:
                 assert isinstance(participant, Coordinator)
-                return SeatAnswer(result=Desk(participant).close(*argument))
+                return SeatAnswer(result=CoordinatorFacade(participant).close(*argument))
             case Call.SETTLE:
                 account = self._accounts.pop(run, Spent(Meter()))
                 account.meter = participant.meters.pop(run, Meter())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tallyroom.protocols.run.standing import MOST_SHOWN, Standing
+from tallyroom.protocols.run.party_states import MOST_SHOWN, PartyProgress
 from tallyroom.simulation.watch import PROGRESS, is_running, runs_of
 from tallyroom.simulation.web.documents import document, is_plain_file, read
 
@@ -189,17 +189,19 @@ def _with_caught(progress: dict[str, Any], result: dict[str, Any] | None) -> dic
     if not isinstance(caught, list) or not isinstance(states, list) or not caught:
         return progress
     try:
-        known = all(0 <= kind < len(Standing) and 0 < size <= MOST_SHOWN for kind, size in states)
+        known = all(
+            0 <= kind < len(PartyProgress) and 0 < size <= MOST_SHOWN for kind, size in states
+        )
         if not known or sum(size for _, size in states) > MOST_SHOWN:
             return progress
         each = np.repeat(*np.array(states, dtype=np.int64).T).astype(np.uint8)
         for entry in caught:
             if named := _NUMBERED.fullmatch(entry["party"]):
-                each[int(named[1])] = Standing.REFUSED
+                each[int(named[1])] = PartyProgress.REFUSED
     except (TypeError, ValueError, KeyError, IndexError, OverflowError):
         return progress
-    counts = np.bincount(each, minlength=len(Standing))
-    standing = {one.label: int(counts[one]) for one in Standing}
+    counts = np.bincount(each, minlength=len(PartyProgress))
+    standing = {one.label: int(counts[one]) for one in PartyProgress}
     return progress | {"states": runs_of(each), "standing": standing}
 
 

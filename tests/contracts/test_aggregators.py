@@ -5,10 +5,10 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tallyroom.extend import AggregatorContract
 from tallyroom.protocols.aggregation import aggregator_named, aggregators
 from tallyroom.protocols.aggregation.additive import Additive
 from tallyroom.protocols.aggregation.conformance import allowed_servers, query_for
-from tallyroom.protocols.aggregation.contract import AggregatorContract
 from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.aggregation.masking.aggregator import Masking

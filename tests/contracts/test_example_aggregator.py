@@ -1,5 +1,5 @@
-"""An aggregator, a statistic, a study and a runtime in a package of its own: installed, found by
-name, run and under contract."""
+"""An aggregator, a statistic, a study, a noise law and a runtime in a package of its own:
+installed, found by name, run and under contract."""
 
 import json
 import os
@@ -70,7 +70,9 @@ def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
 
 def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     """By the suite that it imports, in a process that knows it only from where it is installed."""
-    suites = [f"{name}_contract.py" for name in ("pads", "renamed", "spread", "counting")]
+    suites = [
+        f"{name}_contract.py" for name in ("pads", "renamed", "spread", "twofold", "counting")
+    ]
     for name in suites:
         shutil.copy(SOURCE / name, tmp_path / name)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suites]

@@ -36,8 +36,8 @@ OF_NAMES: tuple[Statistic, ...] = (
     Histogram(value="job", categories="nurse,NA,1"),
     ProjectedCells(**NAMED, chosen=("job",)),
     NextAttribute(**NAMED, chosen=("job",)),
-    SparseCells(**NAMED, chosen=("job",), max_records=4, capacity=8),
-    ClassObjective(**NAMED, max_records=4),
+    SparseCells(**NAMED, chosen=("job",)),
+    ClassObjective(**NAMED),
     Roc(lower=0.0, upper=1.0, thresholds=4, positive=2.0),
 )
 ROWS = 8
@@ -105,6 +105,27 @@ def test_an_object_of_any_kind_is_coded_by_itself(
     assert before.columns.keys() == after.columns.keys()
     for name, column in before.columns.items():
         assert column[1:].tobytes() == after.columns[name][1:].tobytes(), name
+
+
+def arrays_of(frame: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): frame[name].to_numpy() for name in frame}
+
+
+@pytest.mark.parametrize("cell", [*ANYTHING, 0.5, None])
+def test_the_type_of_a_column_decides_nothing(cell: Any) -> None:
+    """Columns of plain numbers and of dates become columns of objects with one cell that is none:
+    infinities, NaNs, -0 and dates among the others are then coded as they were."""
+    odd = np.array([1.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, 0.1])
+    times = pd.date_range("2020-01-01", periods=len(odd), freq="36h")
+    typed = pd.DataFrame({"odd": odd, "whole": range(len(odd)), "time": times})
+    mixed = typed.astype(object)
+    mixed.iloc[0] = cell
+    for after in (dataset_of(mixed), dataset_of(arrays_of(mixed))):
+        before = dataset_of(arrays_of(typed))
+        assert before.columns.keys() == dataset_of(typed).columns.keys() == after.columns.keys()
+        for name, column in before.columns.items():
+            assert column[1:].tobytes() == after.columns[name][1:].tobytes(), name
+            assert column.tobytes() == dataset_of(typed).columns[name].tobytes()
 
 
 @pytest.mark.parametrize(

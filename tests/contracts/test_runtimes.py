@@ -3,8 +3,8 @@ have tests of their own: tests/compose, tests/ray."""
 
 import pytest
 
+from tallyroom.extend import RuntimeContract
 from tallyroom.simulation.runtimes import runtimes
-from tallyroom.simulation.runtimes.contract import RuntimeContract
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.processes import Processes
 

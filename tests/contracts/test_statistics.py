@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tallyroom.protocols.plans.contract import NoisySum, Points
+from tallyroom.extend import StatisticContract
+from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import (
@@ -14,15 +15,12 @@ from tallyroom.protocols.statistics.areas import (
 )
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.contract import StatisticContract
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalForm
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
@@ -126,7 +124,7 @@ class TestRocAtThresholds(WithLabels):
 
 
 class TestLinearRegression(StatisticContract):
-    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
 
 class TestResidualReach(StatisticContract):
@@ -151,7 +149,7 @@ class TestNextAttribute(StatisticContract):
 
 
 class TestProjectedCells(StatisticContract):
-    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3)
 
 
 class TestRunningSum(StatisticContract):
@@ -163,15 +161,11 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model, and those that
-    release no sum but what servers chose, have machines or noise of their own, and their own
-    tests."""
+    """Those of pairs, of points on demand and of a curator, and those that release no sum but what
+    servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     assert {each.name for each in EVERY} == statistics().keys()
-    own = (Pairs, LocalForm)
-    plans = [(each.name, planned(each).plan) for each in EVERY if not isinstance(each, own)]
-    summed = {
-        name for name, plan in plans if isinstance(plan, NoisySum) and not isinstance(plan, Points)
-    }
+    plans = [(each.name, planned(each).plan) for each in EVERY]
+    summed = {name for name, plan in plans if isinstance(plan, NoisySum) and plan.needs is None}
     assert summed == tested

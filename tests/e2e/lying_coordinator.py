@@ -22,8 +22,8 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 class Liar(Coordinator):
-    def query(self, question: Question) -> Query:
-        return replace(super().query(question), **LIES.get(question.data, {}))
+    def query(self, question: Question, time: int | None = None) -> Query:
+        return replace(super().query(question, time), **LIES.get(question.data, {}))
 
 
 def coordinate(config: CoordinatorConfig, report: Connection) -> None:

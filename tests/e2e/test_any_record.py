@@ -78,3 +78,53 @@ def test_only_its_operator_hears_how_many_and_nobody_what(room: Room) -> None:
     assert not [name for name, text in logs.items() if SECRET in text]
     told = [name for name, text in logs.items() if "words in 40 records" in text]
     assert told == ["party-0.log"]
+
+
+OF = (range(RECORDS), range(RECORDS, 2 * RECORDS))
+"""The records of each party."""
+GRADES = np.array(["low", "mid", "high"])[np.arange(2 * RECORDS) % 3]
+
+
+@pytest.fixture(scope="module")
+def strict_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """Addresses say what labels and grades are. The first party has no positive label, and nothing
+    but grades that are not in the order: words, blanks and numbers."""
+    folder = tmp_path_factory.mktemp("strict")
+    specs = []
+    for party in range(2):
+        path = folder / f"ours-{party}.csv"
+        rows = [f"{SCORES[at]},{'yes' if LABELS[at] else 'no'},{GRADES[at]}" for at in OF[party]]
+        if party == 0:
+            odd = [SECRET, "", "7", "LOW"]
+            rows = [f"{SCORES[at]},{SECRET},{odd[at % 4]}" for at in OF[party]]
+        path.write_text("\n".join(["score,answer,grade", *rows]) + "\n")
+        told = "score=score&label=answer&positive=yes&value=grade&order=low,mid,high"
+        specs.append(["--data", f"csv:{path}?{told}"])
+    made = Room(folder, data=specs)
+    yield made
+    made.stop()
+
+
+def test_a_party_without_a_positive_label_takes_part(strict_room: Room) -> None:
+    told = strict_room.ask(
+        *("run", "roc", "--score", "score", "--label", "answer", *UNIT, "--at", "0.5", *EXACT)
+    )
+    assert told["federation"]["parties"] == 2
+    found = told["estimate"]["score"]
+    assert found["positives"] == LABELS[RECORDS:].sum()
+    assert found["negatives"] == 2 * RECORDS - LABELS[RECORDS:].sum()
+
+
+def test_a_grade_that_is_not_in_the_order_is_the_lowest(strict_room: Room) -> None:
+    told = strict_room.ask(
+        *("run", "histogram", "--value", "grade", "--lower", "0.5", "--upper", "3.5"),
+        *("--bins", "3", *EXACT),
+    )
+    known = [int(np.sum(GRADES[RECORDS:] == grade)) for grade in ("low", "mid", "high")]
+    assert told["estimate"]["y"] == [known[0] + RECORDS, *known[1:]]
+
+
+def test_nobody_but_its_operator_hears_of_records_that_fit_nothing(strict_room: Room) -> None:
+    logs = {path.name: path.read_text() for path in Path(strict_room.folder).glob("*.log")}
+    assert not [name for name, text in logs.items() if SECRET in text]
+    assert [name for name, text in logs.items() if "'grade' has" in text] == ["party-0.log"]

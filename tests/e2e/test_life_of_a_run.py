@@ -189,7 +189,7 @@ def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
         assert ask(7).records == 8  # an old one is still known
     for name in KEEPERS:
         assert after[name][0] <= before[name][0] + 3, f"{name} opens files"
-        assert after[name][1] <= 1, f"{name} keeps journals"
+        assert after[name][1] <= 2, f"{name} keeps journals"  # the mark, and names
         assert after[name][2] < before[name][2] + more * (10 << 10), f"{name} grows"
 
 

@@ -2,7 +2,7 @@
 
 from counting import Counting
 
-from tallyroom.simulation.runtimes.contract import RuntimeContract
+from tallyroom.extend import RuntimeContract
 
 
 class TestCounting(RuntimeContract):

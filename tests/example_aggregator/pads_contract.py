@@ -2,7 +2,7 @@
 
 from pads import Pads
 
-from tallyroom.protocols.aggregation.contract import AggregatorContract
+from tallyroom.extend import AggregatorContract
 
 
 class TestPads(AggregatorContract):

@@ -3,7 +3,7 @@
 import pytest
 from renamed import Ballots
 
-from tallyroom.protocols.aggregation.contract import AggregatorContract
+from tallyroom.extend import AggregatorContract
 
 
 class TestBallots(AggregatorContract):

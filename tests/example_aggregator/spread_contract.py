@@ -2,8 +2,7 @@
 
 from spread import NearTheMean, Within
 
-from tallyroom.protocols.statistics.contract import StatisticContract
-from tallyroom.protocols.studies.contract import StudyContract
+from tallyroom.extend import StatisticContract, StudyContract
 
 
 class TestWithin(StatisticContract):

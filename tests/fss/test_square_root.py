@@ -20,6 +20,7 @@ from tallyroom.fss.square_root import (
     SquareRoot,
     held,
 )
+from tests.goodness import ALPHA, chi_square_p
 
 MODULUS = 8  # a small ring Z_2^k: the argument does not depend on k
 
@@ -68,6 +69,19 @@ def test_every_server_holds_ten_and_alone_one_on_the_path() -> None:
         assert held(slots).sum(axis=0).tolist() == [HELD] * SERVERS
     alone = held(ON_PATH)[held(ON_PATH).sum(axis=1) == 1]
     assert alone.sum(axis=0).tolist() == [1] * SERVERS
+
+
+def test_the_slots_that_a_server_lacks_do_not_tell_the_path() -> None:
+    """400 keys: on α's row and off it each of 12 slots is as often missing (chi-square at ALPHA;
+    two differ in a row, which makes the counts more even than it asks)."""
+    scheme = SquareRoot(6, Z64)
+    randomness = np.random.default_rng(4).integers(0, 256, (400, 16), dtype=np.uint8)
+    for server, keys in enumerate(scheme.gen([37] * 400, randomness)):
+        slots = np.array([scheme._split(server, key)[1][..., 0] for key in keys])
+        for row in range(scheme.rows):
+            missing = 400 - np.bincount(slots[:, row].ravel(), minlength=SLOTS)
+            p = chi_square_p(missing, np.full(SLOTS, 400 * (SLOTS - HELD) / SLOTS))
+            assert p > ALPHA, (server, row)
 
 
 @pytest.mark.parametrize("ring", [Z32, Z64])

@@ -21,12 +21,13 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     parse_cells,
     parse_meetings,
 )
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.machines import collector_machine, party_machine
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address, decode
 from tallyroom.protos import tally_pb2 as pb
@@ -41,20 +42,19 @@ ANNE, BERT = Identity(Role.PARTY, 0, 0), Identity(Role.PARTY, 1, 2)
 
 
 @cache
-def the_query() -> tuple[Query, Pairs, Holdings]:
+def the_query() -> tuple[Query, PairwiseMean, Holdings]:
     """Of three parties with two records each, every one of which is in two pairs."""
     holdings = held([2] * PARTIES, {"value": np.linspace(0.0, 1.0, 2 * PARTIES)})
     statistic = Gini(lower=0.0, upper=1.0, bits=3, pairs_per_party="2")
     query = a_pairs_query(statistic, holdings)
-    assert isinstance(query.statistic, Pairs)
-    return query, query.statistic, holdings
+    return query, pairs_of(query), holdings
 
 
 @cache
 def lists_of_meetings() -> dict[int, Message]:
     """What the coordinator tells each party."""
-    query, statistic, holdings = the_query()
-    messages = meeting_messages(query, statistic, holdings.counts.astype(np.int64))
+    query, plan, holdings = the_query()
+    messages = meeting_messages(query, plan.sample, holdings.counts.astype(np.int64))
     rows = [row for message in messages for row in message.split()]
     return {int(row.receivers[0]): row for row in rows}
 
@@ -71,7 +71,7 @@ def row(data: bytes) -> Bytes:
 
 def pairing(data: bytes) -> None:
     """A party takes a list in which no slot of its own comes twice, or is as it was."""
-    query, statistic, _ = the_query()
+    query, plan, _ = the_query()
     machine, told = a_party(0), lists_of_meetings()[0]
     spoken = Message(
         query.run,
@@ -86,7 +86,7 @@ def pairing(data: bytes) -> None:
     if isinstance(step, Rejected):
         assert not isinstance(machine.receive(told), Rejected)
         return
-    entries = parse_meetings(row(data)[0], 0, statistic.max_records_per_party, statistic, PARTIES)
+    entries = parse_meetings(row(data)[0], 0, plan.max_records_per_party, plan.sample, PARTIES)
     assert not isinstance(entries, str)
     assert len(set(entries["slot"].tolist())) == len(entries)
 
@@ -117,7 +117,7 @@ def opening(data: bytes) -> None:
 
 def paired(data: bytes) -> None:
     """A collector takes bitmaps without a bit too many."""
-    query, statistic, holdings = the_query()
+    query, plan, holdings = the_query()
     counts = holdings.counts.astype(np.int64)
     collector = collector_machine(query, counts, Randomness.from_seed(1, "coordinator"))
     collector.start()
@@ -125,7 +125,7 @@ def paired(data: bytes) -> None:
         query.run, Phase.PAIRED, Role.PARTY, Role.COORDINATOR, address(1), address(0), row(data)
     )
     step = collector.receive(message)
-    cells = parse_cells(row(data), statistic.slots)
+    cells = parse_cells(row(data), plan.slots)
     assert isinstance(step, Rejected) == (cells is None)
     assert cells is None or pack_cells(cells).tobytes() == data
 
@@ -133,8 +133,9 @@ def paired(data: bytes) -> None:
 @cache
 def the_query_to_servers() -> tuple[Query, tuple[Message, ...]]:
     """The same by servers, and what the parties submit to them."""
-    query, statistic, holdings = the_query()
-    asked = replace(query, statistic=replace(statistic, meet="servers"))
+    query, _, holdings = the_query()
+    assert isinstance(query.statistic, Gini)
+    asked = replace(query, statistic=replace(query.statistic, meet="servers"))
     step = party_machine(asked, holdings, Randomness.from_seed(1, "parties")).start()
     assert isinstance(step, Done)
     return asked, step.messages

@@ -9,12 +9,12 @@ from tallyroom.parties.block import MOST_REPEATED, PartyBlock
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Memory
 from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.pairwise.gathering import a_pairs_query
@@ -106,11 +106,10 @@ def settled(block: PartyBlock, message: Message) -> Reply:
 def test_parties_that_met_and_are_asked_again_repeat_their_shares_and_do_not_meet_again() -> None:
     holdings = holdings_of([0.1, 0.9], 2)
     query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), holdings)
-    assert isinstance(query.statistic, Pairs)
     block = PartyBlock(holdings, Randomness(bytes(16)))
     body = query.encode()
     asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), body=body)
-    (meet,) = meeting_messages(query, query.statistic, holdings.counts.astype("i8"))
+    (meet,) = meeting_messages(query, pairs_of(query).sample, holdings.counts.astype("i8"))
     settled(block, asked)
     said = settled(block, meet).messages
     assert {message.phase for message in said} == {Phase.PAIRED, Phase.SUBMIT}

@@ -1,7 +1,10 @@
 """A host that is killed and started again says what it said, or nothing: at whatever moment of a
 run of pairs, the total is right over the pairs that count."""
 
+import datetime as dt
 import errno
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,20 +12,26 @@ import numpy as np
 import pytest
 
 from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.process import PartyConfig, PartyHost
 from tallyroom.protocols.aggregation.contract import Memory, Total
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.pairwise.roles.server_and_collector import PairwiseCollector
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import collector_machine, server_machine
+from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.numbers import milliseconds
+from tallyroom.protocols.wire.numbers import number as run_number
 from tallyroom.storage import party_answers as answers_module
-from tallyroom.storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
+from tallyroom.storage.mark import Mark
+from tallyroom.storage.party_answers import MOST_SAID, PartyAnswers, things_told
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
 
@@ -121,22 +130,19 @@ class Room:
 
     @property
     def released(self) -> int:
-        statistic = self.query.statistic
         assert self.total is not None
-        assert isinstance(statistic, Pairs)
-        return int(signed(statistic.measure(self.total.vector))[0])
+        return int(signed(self.query.plan.measure(self.total.vector))[0])
 
     @property
     def expected(self) -> tuple[int, int]:
         """The kernel in the clear over the pairs that the coordinator counts, and their number."""
-        statistic, cells = self.query.statistic, self.collector._cells
-        assert isinstance(statistic, Pairs)
-        parties, entries = draw_meetings(statistic, HOLDINGS.counts.astype(np.int64))
+        plan, cells = pairs_of(self.query), self.collector._cells
+        parties, entries = draw_meetings(plan.sample, HOLDINGS.counts.astype(np.int64))
         counted = cells[parties, entries["slot"]] & (entries["second"] == 0)
-        records, each = statistic.records_of(HOLDINGS), statistic.matchings
+        records, each = plan.measured(HOLDINGS), plan.sample.matchings
         mine = HOLDINGS.starts[parties] + entries["slot"] // each
         theirs = HOLDINGS.starts[entries["partner"]] + entries["theirs"] // each
-        values = statistic.kernel.reference(records[mine[counted]], records[theirs[counted]])
+        values = plan.kernel.reference(records[mine[counted]], records[theirs[counted]])
         return int(values.sum()), int(np.count_nonzero(counted))
 
 
@@ -253,20 +259,115 @@ def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Pat
         answers.kept(RUN)
 
 
-def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def number(value: int) -> bytes:
+    return value.to_bytes(8, "big")
+
+
+def test_old_runs_are_forgotten_and_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answers_module, "sync", lambda _: None)
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 16)
     answers = PartyAnswers(tmp_path)
-    for number in range(MOST_BEGUN + 3):
-        assert answers.begin(number.to_bytes(8, "big"), bytes(32))
-    for number in range(MOST_SAID + 3):
-        answers.keep(number.to_bytes(8, "big"), [])
-    assert len(list(tmp_path.glob("*.begun"))) == MOST_BEGUN
+    for value in range(1, 60):
+        assert answers.begin(number(value), bytes(32))
+        answers.keep(number(value), [])
+    assert 16 <= len(list(tmp_path.glob("*.begun"))) <= 32
     said = [path.stat().st_size for path in sorted(tmp_path.glob("*.said"))]
-    assert [size > 0 for size in said] == [False] * 3 + [True] * MOST_SAID
+    assert [size > 0 for size in said[-MOST_SAID - 1 :]] == [False] + [True] * MOST_SAID
+    assert len(said) <= 32
     with pytest.raises(LocalError, match="cannot be read any more"):
-        answers.kept((0).to_bytes(8, "big"))  # to meet again would give other shares
-    assert answers.kept((MOST_SAID + 2).to_bytes(8, "big")) == []
-    assert not answers.begin((MOST_BEGUN + 2).to_bytes(8, "big"), bytes(31))
+        answers.kept(number(59 - MOST_SAID))  # to meet again would give other shares
+    assert answers.kept(number(59)) == []
+    for started in (answers, PartyAnswers(tmp_path)):
+        assert started.begin(number(59), bytes(32))
+        assert not started.begin(number(59), bytes(31) + b"1")
+        assert not any(started.begin(number(value), bytes(32)) for value in range(28))
+
+
+def test_the_mark_is_on_disk_before_what_is_below_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "sync", lambda _: None)
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 2)
+    answers = PartyAnswers(tmp_path)
+    for value in range(1, 5):
+        answers.begin(number(value), bytes(32))
+
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(Mark, "write", killed)
+    with pytest.raises(OSError, match="killed"):
+        answers.begin(number(5), bytes(32))
+    assert len(list(tmp_path.glob("*.begun"))) == 5
+
+
+def test_a_run_is_not_answered_again_after_many_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was started anew since, asked what it answered then."""
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 4)
+    values, old = [0.1, 0.4, 0.6, 0.9], a_query(nonce=number(1))
+    block = block_of(values, tmp_path)
+    for value in range(1, 14):
+        assert block.handle(asked(a_query(nonce=number(value)))).messages
+    again = block_of(values, tmp_path).handle(asked(old))
+    assert again.messages == []
+    assert "too old" in again.refused[0].reason
+
+
+def test_a_store_without_what_was_said_answers_nothing_of_before(tmp_path: Path) -> None:
+    """A copy of the secret alone, or what an earlier version left."""
+    (tmp_path / f"{number(3).hex()}.begun").write_bytes(bytes(32))
+    answers = PartyAnswers(tmp_path, number(5))
+    assert [answers.begin(number(value), bytes(32)) for value in (3, 5, 6)] == [False, False, True]
+    assert PartyAnswers(tmp_path, number(9)).begin(number(7), bytes(32))
+
+
+def test_what_was_told_outlives_a_torn_end(tmp_path: Path) -> None:
+    answers = PartyAnswers(tmp_path)
+    answers.begin(number(1), bytes(32))
+    first, second = (
+        things_told(a_message(Phase.KEYS, Role.SERVER, Role.PARTY, receivers=(3, 4), body=body))
+        for body in (b"one", b"other")
+    )
+    answers.tell(number(1), first)
+    (path,) = tmp_path.glob("*.begun")
+    with path.open("ab") as file:
+        file.write(b"torn")
+    assert PartyAnswers(tmp_path).told(number(1)) == first
+    later = {b"\0" * 10: b"\1" * 16}
+    answers.tell(number(1), later)
+    assert answers.told(number(1)) == first | later
+    assert first.keys() == second.keys()
+    assert not first.items() & second.items()
+
+
+def put_to_host(query: Query, folder: Path) -> Reply:
+    """To a party as it is started for a deployment, with a store and its own clock."""
+    now = dt.datetime.now(dt.UTC)
+    authority = Authority.create("test", now, dt.timedelta(days=1))
+    shown = authority.issue(Identity(Role.PARTY, 0, 3), now, dt.timedelta(days=1))
+    held = holdings_of([0.1, 0.4, 0.6, 0.9], 4)
+    host = PartyHost(PartyConfig(shown, "127.0.0.1:1", held, store=folder))
+    return host._block.handle(asked(query))
+
+
+def of_time(seconds: float) -> Query:
+    return a_query(nonce=run_number(milliseconds(time.time() + seconds), 0))
+
+
+def test_a_deployed_party_goes_by_its_clock_and_its_store(tmp_path: Path) -> None:
+    for seconds, words in ((400, "ahead of our clock"), (-90_000, "long before our clock")):
+        assert words in put_to_host(of_time(seconds), tmp_path).refused[0].reason
+    old, never = of_time(-60), of_time(-30)
+    first = put_to_host(old, tmp_path).messages
+    assert [m.encode() for m in put_to_host(old, tmp_path).messages] == [m.encode() for m in first]
+    shutil.rmtree(tmp_path / "answers")  # a copy of its secret and its ledger alone
+    for query in (old, never):
+        assert "too old" in put_to_host(query, tmp_path).refused[0].reason
+    assert put_to_host(of_time(1), tmp_path).messages
 
 
 def test_a_store_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_more_than_ten_parties_keep_their_order() -> None:
         ({}, "no column of numbers"),
         (7, "int is no data"),
         ([FRAME, "b"], "list is no data"),
-        (pd.DataFrame({"when": pd.to_datetime(["2020-01-01"])}), "no column of numbers"),
+        (pd.DataFrame({"when": pd.to_timedelta(["1h"])}), "no column of numbers"),
         (FRAME[:0], "the data has no records"),
         ([FRAME, FRAME[:0]], "party-1 has no records"),
         ([FRAME, FRAME[["age"]]], "party-1 has no column 'height'"),

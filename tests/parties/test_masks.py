@@ -12,6 +12,7 @@ from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.aggregation.exchange import Exchange
 from tallyroom.protocols.fingerprints import bound_to_data, bound_to_rows, fingerprints
 from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -19,7 +20,6 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.gathering import a_pairs_query
@@ -154,12 +154,11 @@ def test_server_0_does_not_see_the_difference_of_two_vectors() -> None:
 def openings(values: list[float]) -> list[Message]:
     holdings = holdings_of(values, 2)
     query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), holdings)
-    assert isinstance(query.statistic, Pairs)
     block = PartyBlock(holdings, Randomness(bytes(16)))
     block.handle(
         a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), body=query.encode())
     )
-    (meet,) = meeting_messages(query, query.statistic, holdings.counts.astype("i8"))
+    (meet,) = meeting_messages(query, pairs_of(query).sample, holdings.counts.astype("i8"))
     waiting, sent = [meet], []
     while waiting:
         answers = block.handle(waiting.pop(0)).messages

@@ -8,6 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 from tallyroom.parties.models import features, positive_of, scored
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.simulation import Federation
 
 
 def written(folder: Path, records: int = 400) -> Path:
@@ -35,6 +37,10 @@ def test_the_part_that_was_not_trained_on_is_scored(tmp_path: Path) -> None:
     whole = scored(f"{path}?label=y", "logistic", whole=True)
     assert len(whole.columns["score"]) == 400
     assert len(data.public["score"]) == 200
+    assert "200 of 400 records are taken as public and nothing protects them" in data.notes[0]
+    with Federation(4, data=data) as federation:
+        result = federation.run(Roc(lower=0.0, upper=1.0, thresholds=4), 1)
+    assert data.notes[0] in result.as_json()["notes"]  # type: ignore[operator]
     assert whole.public == {}  # every record is judged: none is left to choose thresholds by
 
 

@@ -71,4 +71,4 @@ def test_only_parties_have_vouchers(role: Role) -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    assert repr(ONE.signet()) == "<Signet>"
+    assert repr(ONE.signet()) == "<PartySigner>"

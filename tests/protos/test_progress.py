@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyroom.protocols.run.standing import MOST_SHOWN, Standing, party_states
+from tallyroom.protocols.run.party_states import MOST_SHOWN, PartyProgress, party_states
 from tallyroom.protocols.wire.meter import Tally
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.progress import (
@@ -49,9 +49,9 @@ def test_standing_by_enumeration() -> None:
             for refuses in (False, True):
                 for closed in (False, True):
                     flags = [np.array([flag]) for flag in (here, sent, refuses)]
-                    waits = Standing.WAITING if here and not closed else Standing.GONE
-                    wanted = Standing.SUBMITTED if sent else waits
-                    wanted = Standing.REFUSED if refuses else wanted
+                    waits = PartyProgress.WAITING if here and not closed else PartyProgress.GONE
+                    wanted = PartyProgress.SUBMITTED if sent else waits
+                    wanted = PartyProgress.REFUSED if refuses else wanted
                     assert party_states(flags[0], flags[1], flags[2], closed).tolist() == [wanted]
     many = np.zeros(MOST_SHOWN + 1, dtype=bool)
     assert len(party_states(many, many, many, False)) == 0

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tallyroom.extend import RuntimeContract
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.fss.aggregator import CountedKeys, Fss, comparison
+from tallyroom.protocols.aggregation.fss.aggregator import Fss
+from tallyroom.protocols.aggregation.fss.roles import CountedKeys, comparison
 from tallyroom.protocols.aggregation.partial_sums import total_over
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -26,7 +28,7 @@ from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.machine import Done
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation import Federation
-from tallyroom.simulation.runtimes.contract import Layout, Progress, RuntimeContract
+from tallyroom.simulation.runtimes.contract import Layout, Progress
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.ray import Ray
 from tallyroom.simulation.runtimes.spread_bulk import SpreadBulk

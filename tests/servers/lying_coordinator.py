@@ -12,6 +12,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.wire.messages import Message, Phase, Role, body_of
 from tallyroom.simulation.runtimes.contract import Opened
+from tallyroom.simulation.runtimes.coordinator_facade import BegunRun
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tests.servers.other_values import (
     COUNTS,
@@ -90,9 +91,12 @@ class LyingCoordinator(InProcess):
 
     def ask_lying(self, question: Question) -> Opened:
         """Raises `RunFailed` where there is no answer."""
-        query = self._coordinator.query(question)
-        self.truth, self.other = query, self.told(query)
         return self.ask(question, lambda _: None)
+
+    def _put(self, question: Question) -> BegunRun:
+        begun = super()._put(question)
+        self.truth, self.other = begun.query, self.told(begun.query)
+        return begun
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
         coordinator = Role.COORDINATOR

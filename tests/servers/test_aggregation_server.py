@@ -1,6 +1,7 @@
 """A server decides for itself what it takes part in, whatever the coordinator says."""
 
 import datetime as dt
+import json
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.identity.certificates import Authority, Identity
-from tallyroom.protocols.query import Query
+from tallyroom.protocols.query import Query, run_name
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.receipts import (
@@ -127,8 +128,6 @@ def test_an_answer_without_noise_is_refused_under_a_cap() -> None:
         {"aggregator": "aditive"},
         {"aggregator": "curator"},
         {"servers": 1},
-        {"statistic": Mean()},
-        {"statistic": Mean(lower=0.0, upper=1e-320)},
         {"statistic": Mean(lower=0.0, upper=1.0), "epsilon": Fraction(1, 10**9)},
     ],
     ids=str,
@@ -140,6 +139,27 @@ def test_what_cannot_be_done_is_refused_before_parties_work_for_it(changes: dict
     assert refusal.sender == "coordinator"
     assert query.run not in asked.deadlines
     assert asked.handle(question(a_query())).refused == []
+
+
+@pytest.mark.parametrize("bounds", [(None, None), (0.0, 1e-320), (1.0, 0.0)])
+def test_bounds_that_nobody_can_compute_with_are_refused(
+    bounds: tuple[float | None, float | None],
+) -> None:
+    """No query can be made of them: a coordinator that puts one writes it by hand."""
+    honest = a_query(statistic=Mean(lower=0.0, upper=1.0))
+    fields = json.loads(honest.encode())
+    fields["parameters"] |= {"lower": bounds[0], "upper": bounds[1]}
+    forged = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    message = a_message(
+        Phase.QUERY,
+        Role.COORDINATOR,
+        Role.SERVER,
+        body=forged,
+        run=run_name(honest.nonce, forged),
+    )
+    (refusal,) = server().handle(message).refused
+    assert refusal.sender == "coordinator"
+    assert "bounds" in refusal.reason or "below" in refusal.reason
 
 
 def test_a_server_is_among_those_that_are_asked() -> None:

@@ -19,7 +19,7 @@ from tallyroom.protocols.identity.certificates import (
     new_key,
     passport_of,
 )
-from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_channel
 from tallyroom.protos.identity_files import (
@@ -37,6 +37,7 @@ from tallyroom.servers.federation_folder import (
     revoke,
 )
 from tallyroom.servers.revocation import Revocations
+from tests.samples import a_message
 from tests.servers.stations import (
     COORDINATOR,
     SECONDS,
@@ -53,6 +54,24 @@ CUT_OFF = grpc.StatusCode.UNAVAILABLE
 REFUSED = grpc.StatusCode.UNAUTHENTICATED
 DAY = dt.timedelta(days=1)
 PARTY = Identity(Role.PARTY, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("role", "senders", "believed"),
+    [
+        (Role.PARTY, (3,), True),
+        (Role.PARTY, (3, 4, 5), True),
+        (Role.PARTY, (2, 3), False),
+        (Role.PARTY, (5, 6), False),
+        (Role.SERVER, (3,), False),
+        (Role.COORDINATOR, (3,), False),
+    ],
+)
+def test_a_certificate_speaks_for_those_that_it_names(
+    role: Role, senders: tuple[int, ...], believed: bool
+) -> None:
+    message = a_message(Phase.SUBMIT, role, Role.SERVER, senders)
+    assert Identity(Role.PARTY, 3, 5).speaks_for(message) is believed
 
 
 async def _both(room: Federation, shown: Credentials) -> set[grpc.StatusCode]:
@@ -159,6 +178,7 @@ def test_revocation_lists_must_be_signed_and_only_grow(tmp_path: Path) -> None:
         with pytest.raises(PeerError):
             revocations.update(forged)
     assert revocations.refuses(party.certificate, now) is None
+    assert revocations.refuses(party.certificate, now + 2 * DAY) == "its certificate has expired"
     revocations.update(authority.revoke([serial], 1, now))
     revocations.update(authority.revoke([], 0, now))
     assert revocations.refuses(party.certificate, now) == "its certificate is revoked"

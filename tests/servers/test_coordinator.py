@@ -17,6 +17,7 @@ from tallyroom.protocols.run.receipts import Receipt, request_digest
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.numbers import time_of
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query
@@ -183,13 +184,27 @@ def test_a_key_is_of_one_question() -> None:
 def test_questions_without_a_key_have_names_that_never_come_again() -> None:
     """Also after a restart, with the same secret; under a seed they are the seed's."""
 
-    def nonces(seeded: bool) -> list[bytes]:
+    def names(seeded: bool) -> list[bytes]:
         ledger, secret = Ledger(None, None), Randomness.from_seed(1, "coordinator")
         desk = Coordinator(2, 3, ledger, secret, seeded=seeded)
-        return [desk.nonce_of(QUESTION) for _ in range(3)]
+        return [desk.named(desk.keyed(QUESTION).key) for _ in range(3)]
 
-    assert len({*nonces(False), *nonces(False)}) == 6
-    assert nonces(True) == nonces(True)
+    assert len({*names(False), *names(False)}) == 6
+    assert names(True) == names(True)
+
+
+def test_runs_are_numbered_by_time_and_told_apart_by_key() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
+    first = desk.query(replace(QUESTION, key="first"), 7)
+    desk.ask(first)
+    assert desk.last_time == time_of(first.nonce) == 7
+    second = desk.query(replace(QUESTION, key="second"), 7)
+    assert time_of(second.nonce) == 7
+    assert second.nonce != first.nonce
+    assert desk.query(replace(QUESTION, key="first"), 9) == first  # the same question and key
+    desk.withdraw(first.run)
+    assert time_of(desk.query(replace(QUESTION, key="first"), 9).nonce) == 9
 
 
 def test_only_a_share_of_the_points_that_were_asked_last_is_taken() -> None:

@@ -26,7 +26,7 @@ from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
 from tallyroom.servers.enrolment import FAILURES
 from tallyroom.servers.federation_folder import invite
-from tallyroom.servers.registry import SCHEMA_VERSION, Registry
+from tallyroom.servers.registry import SCHEMA_VERSION, Registry, Signed
 from tests.servers.stations import (
     COORDINATOR,
     create,
@@ -252,6 +252,26 @@ def test_an_expired_token_is_refused(tmp_path: Path) -> None:
     registry.add_token(b"digest", 0, now)
     with pytest.raises(PeerError, match="expired"):
         registry.redeem(b"digest", now + dt.timedelta(seconds=2), lambda _: pytest.fail("signed"))
+    registry.close()
+
+
+def test_a_revoked_certificate_is_not_renewed(tmp_path: Path) -> None:
+    """Whoever stole it would be in again under a serial that is on no list."""
+    registry = Registry(tmp_path / "registry.sqlite")
+    now = dt.datetime.now(dt.UTC)
+
+    def signed(serial: int) -> Signed:
+        return Signed(b"certificate", serial, serial.to_bytes(4, "big"), now)
+
+    registry.add_token(b"digest", 0, now)
+    registry.redeem(b"digest", now, lambda _: signed(1))
+    registry.renew(0, 1, lambda _: signed(2))
+    with pytest.raises(PeerError, match="not one to renew"):  # it is another party's
+        registry.renew(1, 2, lambda _: pytest.fail("signed"))
+    assert registry.revoke(0, now) == 2
+    for serial in (1, 2, 3):
+        with pytest.raises(PeerError, match="not one to renew"):
+            registry.renew(0, serial, lambda _: pytest.fail("signed"))
     registry.close()
 
 

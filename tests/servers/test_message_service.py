@@ -75,11 +75,11 @@ def test_a_party_that_never_reads_does_not_fill_the_memory() -> None:
 class Slow(AggregationServer):
     """Takes its time over a submission, as one that merges many shares does."""
 
-    begun: threading.Event
+    entered: threading.Event
 
     def handle(self, message: Message) -> Reply:
         if message.phase is Phase.SUBMIT:
-            self.begun.set()
+            self.entered.set()
             time.sleep(0.2)
         return super().handle(message)
 
@@ -91,11 +91,42 @@ def submission(party: int, query: Query) -> Message:
     )
 
 
+class Watched(Journal):
+    """Notes when what was written is on disk."""
+
+    events: list[str]
+
+    async def commit(self) -> None:
+        await super().commit()
+        self.events.append("on disk")
+
+
+def test_nothing_is_said_before_what_it_follows_from_is_on_disk(tmp_path: Path) -> None:
+    """A server that is killed after it spoke must know what it spoke of."""
+    query = a_query(parties=1)
+    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    journal = Watched(tmp_path)
+    journal.events = []
+
+    async def carry(outcome: Reply) -> None:
+        journal.events.extend(message.phase.label for message in outcome.messages)
+
+    async def take() -> None:
+        post = MessageService(server, Mailboxes(), carry, journal)
+        asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode())
+        for message in (asked, submission(0, query)):
+            await post.deliver(message, message.encode())
+        post.close()
+
+    asyncio.run(take())
+    assert journal.events == ["on disk", "on disk", "roster"]
+
+
 def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path) -> None:
     """The last submission closes the roster: were it lost, the run would wait for ever."""
     query = a_query(parties=1)
     server = Slow(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
-    server.begun = threading.Event()
+    server.entered = threading.Event()
     carried: list[Message] = []
 
     async def carry(outcome: Reply) -> None:
@@ -108,7 +139,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
         await post.deliver(asked, asked.encode())
         message = submission(0, query)
         call = asyncio.ensure_future(post.deliver(message, message.encode()))
-        while not server.begun.is_set():
+        while not server.entered.is_set():
             await asyncio.sleep(0.01)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)

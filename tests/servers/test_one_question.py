@@ -34,7 +34,7 @@ from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.simulation.runtimes.contract import Layout
 from tallyroom.storage.ledger import Ledger
-from tests.every_statistic import EVERY, put, records
+from tests.every_statistic import EVERY, LOCALLY, put, records
 from tests.samples import a_message, a_query
 from tests.servers.lying_coordinator import (
     LyingCoordinator,
@@ -154,7 +154,9 @@ def test_who_is_asked_something_else_has_no_part_in_a_release(
     tell_lies(runtime, question, whom, names)
 
 
-@pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
+@pytest.mark.parametrize(
+    "statistic", [*EVERY, *LOCALLY], ids=lambda each: each.name + "-local" * (each in LOCALLY)
+)
 def test_no_statistic_has_a_parameter_to_lie_about(statistic: Statistic) -> None:
     """Nobody has to remember a parameter: whatever a statistic has is walked."""
     servers, question = put(statistic)

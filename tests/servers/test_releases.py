@@ -1,9 +1,10 @@
 """What the coordinator remembers of releases: which data they are of, and not for ever."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,13 +25,15 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.servers.dispatch import Dispatch
 from tallyroom.servers.message_service import Mailboxes, MessageService
+from tallyroom.servers.releases import tree_of
 from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.runs import Runs
 from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.ledger import Ledger
-from tests.samples import a_message, holdings_of
+from tests.samples import a_message, a_query, holdings_of
+from tests.servers.other_values import OTHER as OTHER_VALUES
 
 CURVE = Question(
     Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
@@ -77,6 +80,43 @@ def test_other_data_is_another_release(party: int, records: int, version: bytes)
     assert made.name_of(made.query(again[1])) not in (points.run, curve.run)
     made.enrol(one, np.array([2], dtype=np.uint32), SAME)  # what it held at first
     assert known(made, again[0]) == curve.run
+
+
+OF_THE_ASKING = {"nonce", "deadline", "later_epsilon", "later_delta", "asking"}
+SHARED = replace(CURVE, noise=Placement.SHARED, honest=2, min_parties=2)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Query)])
+def test_a_tree_is_another_where_any_field_of_its_query_is(name: str) -> None:
+    """But for those of the asking alone. A field that is new is part of it, unless it says not."""
+    query = a_query(
+        statistic=CURVE.statistic,
+        epsilon=Fraction(1),
+        servers=3,
+        records=8,
+        min_parties=2,
+        noise=Placement.SHARED,
+        honest=2,
+        max_records_per_party=4,
+    )
+    other: dict[str, Any] = {name: OTHER_VALUES[name](query)}
+    if name == "noise":
+        other["honest"] = 0
+    changed = replace(query, **other)
+    assert getattr(changed, name) != getattr(query, name)
+    assert (tree_of(changed) == tree_of(query)) == (name in OF_THE_ASKING)
+    assert (changed.stream == query.stream) == (name in OF_THE_ASKING - {"nonce"})
+    if replace(SHARED, key="").difference(changed) is not None:  # an analyst would not take it
+        assert tree_of(changed) != tree_of(query)
+
+
+def test_a_release_for_other_servers_to_be_honest_is_not_given_again() -> None:
+    """Its noise is of another size: who asked would say that the coordinator lies."""
+    with InProcess(Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 3), 3, 1)) as runtime:
+        for honest in (2, 3, 2):
+            question = replace(SHARED, honest=honest, key=f"{honest} of 3")
+            runtime.ask(question, lambda _: None).prove(question)
+        assert len(runtime._ledgers[0].rows()) == 2
 
 
 def test_a_fresh_release_takes_the_place_of_the_old_one() -> None:

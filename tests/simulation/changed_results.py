@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tallyroom.protocols.errors import TallyError
@@ -44,7 +45,8 @@ def tampered(document: dict[str, Any], path: Path) -> dict[str, Any]:
         case bool() as truth:
             place[path[-1]] = not truth
         case int() | float() as number:
-            place[path[-1]] = number + 1e-3 if isinstance(number, float) else number + 1
+            more = max(1e-3, 1e-3 * abs(number)) if isinstance(number, float) else 1
+            place[path[-1]] = number + more if abs(number) < 1e307 else number / 2
         case None:
             place[path[-1]] = 1
     return changed
@@ -67,6 +69,9 @@ def _with_more(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return changed
 
 
+CHANGES = {"changed": tampered, "taken away": _without, "added to": _with_more}
+
+
 def is_unsigned(path: Path, unsigned: tuple[str, ...]) -> bool:
     """Whether what the path leads to is of a field that nobody signs."""
     steps = tuple(step for step in path if isinstance(step, str) and step != "questions")
@@ -74,21 +79,26 @@ def is_unsigned(path: Path, unsigned: tuple[str, ...]) -> bool:
 
 
 def check_every_change(
-    document: dict[str, Any], spared: tuple[str, ...] = (), redundant: bool = False
+    document: dict[str, Any],
+    spared: tuple[str, ...] = (),
+    redundant: bool = False,
+    most: int | None = None,
 ) -> int:
     """Fails if one of them is not found out. Returns how many there are; `spared` are fields,
     beside those that nobody signs, that may be changed. With `redundant` receipts, the others prove
-    as much where one of them is missing."""
+    as much where one of them is missing. Of more than `most` changes, so many are drawn."""
     unsigned = (*verify(document).unsigned, *spared)
     signed = [path for path in leaves(document) if not is_unsigned(path, unsigned)]
     within = {path[:end] for path in signed for end in range(len(path))}
     whole = {path[:end] for path in signed for end in range(1, len(path) + 1)}
     if redundant:
         whole -= {("receipts", index) for index in range(len(document["receipts"]))}
-    changes = [("changed", path, tampered(document, path)) for path in signed]
-    changes += [("taken away", path, _without(document, path)) for path in sorted(whole, key=str)]
-    changes += [("added to", path, _with_more(document, path)) for path in sorted(within, key=str)]
-    for what, path, changed in changes:
+    changes: list[tuple[str, Path]] = [("changed", path) for path in signed]
+    changes += [("taken away", path) for path in sorted(whole, key=str)]
+    changes += [("added to", path) for path in sorted(within, key=str)]
+    drawn = np.random.default_rng(len(changes)).permutation(len(changes))[:most]
+    for what, path in (changes[place] for place in drawn):
+        changed = CHANGES[what](document, path)
         try:
             verify(changed)
         except TallyError as error:

@@ -20,6 +20,7 @@ from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
 
 
@@ -77,8 +78,9 @@ def test_a_curators_noise_is_secret(statistic: Statistic) -> None:
 
 def test_a_curator_rounds_to_1024_steps_or_more() -> None:
     for asked, steps in ((256, 1024), (4096, 4096)):
+        auc = Auc(method="smooth", thresholds=asked, lower=0.0, upper=1.0)
+        assert planned(auc).plan.length == 2 * steps
         for each in (
-            Auc(method="smooth", thresholds=asked),
             AveragePrecision(method="smooth", thresholds=asked),
             Roc(method="priroc", thresholds=asked),
         ):

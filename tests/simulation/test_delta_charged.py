@@ -8,7 +8,7 @@ import pytest
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.noise_circuit import DEFAULT_DELTA
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.choices import Chosen, Mode
+from tallyroom.protocols.statistics.choices import Mode
 from tallyroom.protocols.statistics.curated import SmoothAuc
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -52,7 +52,9 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
         keepers = ["coordinator", *(f"server-{i}" for i in range(federation.servers))]
     if aggregator in ("shuffle", "curator"):
         assert stated == options["delta"]
-    if options.get("noise") in ("joint", "per-pair") or isinstance(statistic, Chosen | Gini):
+    if options.get("noise") in ("joint", "per-pair") or isinstance(
+        statistic, Mode | FirstAboveThreshold | Gini
+    ):
         assert 0 < stated <= options.get("delta", DEFAULT_DELTA)
     for keeper in keepers:
         ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)

@@ -21,12 +21,12 @@ from tallyroom.protocols.statistics.estimates import Rows
 from tallyroom.protocols.statistics.first_above import (
     BEYOND,
     FirstAboveThreshold,
-    JointReach,
     MagnitudeBounds,
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.residuals import JointReach
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.protocols.wire.messages import Message, Phase
@@ -141,14 +141,15 @@ def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str
 def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     sent = json.loads(json.dumps(statistic.parameters(), allow_nan=False))
     assert type(statistic).from_parameters(sent) == statistic
-    asked = planned(statistic)
-    assert isinstance(asked.plan, NoisyChoice)
-    chosen = asked.plan.rule
-    assert (chosen.chosen, chosen.noises) == (asked.plan.released, asked.plan.noises)
-    scores = asked.plan.measure(np.zeros(asked.plan.length, dtype=np.uint64))
+    asked = planned(statistic, Facts.of_one_server(100))
+    plan = asked.plan
+    assert isinstance(plan, NoisyChoice)
+    chosen = plan.rule
+    assert (chosen.chosen, chosen.noises) == (plan.released, plan.noises)
+    scores = plan.measure(np.zeros(plan.length, dtype=np.uint64))
     assert len(scores) == chosen.contests * chosen.candidates
-    beyond = np.array([2**40] * chosen.chosen, dtype=np.uint64)
-    with pytest.raises(LocalError, match="add up to anything"):
+    beyond = np.array([2**40] * plan.released, dtype=np.uint64)
+    with pytest.raises(RunFailed, match="add up to anything"):
         asked.decode(beyond, 100)
 
 

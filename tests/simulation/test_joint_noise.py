@@ -160,9 +160,9 @@ def test_shared_noise_is_that_of_all_shares_and_the_honest_suffice(
     assert fits(noise, SUPPORT, law) > ALPHA
     assert result.deviations[0] ** 2 == pytest.approx(servers / honest * 2 * q / (1 - q) ** 2)
     shares = [
-        DiscreteLaplace(Fraction(2)).draw_server_share(
-            honest, 3000, Randomness.from_seed(server, "server")
-        )
+        DiscreteLaplace(Fraction(2)).draw_shares(
+            np.zeros(1, dtype=np.uint32), honest, 3000, Randomness.from_seed(server, "server")
+        )[0]
         for server in range(honest)
     ]
     total = np.sum(shares, axis=0)

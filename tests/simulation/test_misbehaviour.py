@@ -55,11 +55,8 @@ def run(
 def truth_of(aggregator: str, *missing: int) -> object:
     holdings = DATA.deal(PARTIES).without(frozenset(missing))
     assert holdings is not None
-    return (
-        Federation(data=DATA, aggregator=aggregator)
-        ._with_bounds(statistic_for(aggregator))
-        .reference(holdings)
-    )
+    statistic = statistic_for(aggregator).with_bounds(DATA.bounds)
+    return statistic.reference(holdings)
 
 
 @pytest.mark.parametrize("aggregator", INSTALLED)

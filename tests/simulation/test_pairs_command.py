@@ -11,6 +11,7 @@ from tallyroom.parties.data import load
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.simulation import Federation, Result
@@ -256,11 +257,10 @@ def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) 
 @pytest.mark.parametrize(("records", "pairs"), [(4, 3), (5, 4), (7, 6)])
 def test_all_pairs_take_noise_for_those_that_a_record_is_in(records: int, pairs: int) -> None:
     """Of an odd number, every record sits out one of the matchings."""
-    prepared = KendallTau(pairs_per_party="all").prepared(
-        Facts.of_one_server(records, 1, None, False, bytes(16))
-    )
-    assert prepared.sensitivity == 2 * pairs
-    _, entries = draw_meetings(prepared, np.ones(records, dtype=np.int64))
+    plan = KendallTau(pairs_per_party="all").plan(Facts.of_one_server(records))
+    assert plan.sensitivity == 2 * pairs
+    assert isinstance(plan, PairwiseMean)
+    _, entries = draw_meetings(plan.sample, np.ones(records, dtype=np.int64))
     assert len(entries) == records * pairs
 
 

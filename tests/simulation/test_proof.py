@@ -12,7 +12,9 @@ import pytest
 
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import run_name
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.run.evidence import Answered, Evidence
 from tallyroom.protocols.run.question import Question
@@ -21,6 +23,7 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.runtimes.contract import Layout, Opened
 from tallyroom.simulation.runtimes.inprocess import InProcess
@@ -167,6 +170,14 @@ def test_a_coordinator_cannot_alter_the_answer(opened: Opened) -> None:
             lie.prove(QUESTION)
 
 
+def test_receipts_of_one_run_are_none_of_another(opened: Opened) -> None:
+    """The nonce is not in the query: the same question, asked again, has the same bytes."""
+    evidence = evidence_of(opened)
+    other = run_name(b"run-0002", evidence.query)
+    with pytest.raises(RunFailed, match="receipt is not signed with its certificate's key"):
+        replace(opened, evidence=replace(evidence, run=other)).prove(QUESTION)
+
+
 def test_a_receipt_is_of_its_server_its_share_and_its_charge(opened: Opened) -> None:
     (opening,) = evidence_of(opened).openings
     zero, one = opening.answers
@@ -236,6 +247,6 @@ def test_an_earlier_release_is_taken_where_that_was_allowed_and_is_said(
     replace(opened, reused=True).prove(later)
     with pytest.raises(RunFailed, match="it is the answer to an earlier asking"):
         replace(opened, reused=True).prove(replace(later, fresh=True))
-    if not isinstance(statistic, EcdfPoints):
+    if not isinstance(planned(statistic).plan, Points):
         with pytest.raises(RunFailed, match="it passes an earlier release off as a new one"):
             opened.prove(later)

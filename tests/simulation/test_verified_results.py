@@ -125,7 +125,7 @@ def test_whatever_is_changed_in_a_study_is_found_out() -> None:
     true."""
     study = GiniCoefficient(value="score", lower=0.0, upper=1.0, pairs_per_party="1")
     with Federation(3, 2, data="synthetic:scores?n=12") as federation:
-        document = document_of(federation.run(study, 1))
+        document = document_of(federation.run(study, 50))  # so that the mean is above 0
     assert check_every_change(document, spared=("study.parameters",)) > 200
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.fss.aggregator import FssServer
+from tallyroom.protocols.aggregation.fss.roles import FssServer
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.privacy.mechanisms import Placement

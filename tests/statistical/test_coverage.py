@@ -13,6 +13,7 @@ import pytest
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.areas import Area, AucByCurve, AveragePrecisionByCurve
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
@@ -30,7 +31,6 @@ from tallyroom.protocols.statistics.of_pairs import (
     KendallTau,
     Variance,
 )
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.statistics.running_sum import RunningSum
@@ -41,6 +41,7 @@ from tests.statistical.discrete_noise import noises, variance_of
 RUNS = 6000
 MANY = 2000
 RECORDS = 4000
+KNOWN = Facts.of_one_server(RECORDS, 1, None, False, bytes(16))
 
 
 def holdings() -> Holdings:
@@ -58,31 +59,22 @@ def holdings() -> Holdings:
     return Holdings(np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp), columns)
 
 
-def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
+def exact_release(asked: AskedOf, held: Holdings) -> tuple[Vector, int]:
     """What noise is added to, and what it is divided by."""
-    if not isinstance(statistic, Pairs):
-        plan = AskedOf(statistic, Facts.of_one_server(held.rows)).plan
-        return plan.measure(plan.encode(held)[0]), held.rows
-    from tallyroom.protocols.kernels.matchings import distinct_matchings
-
-    pairs = distinct_matchings(held.rows, statistic.matchings, statistic.seed).reshape(-1, 2)
-    first, second = statistic.records_of(held)[pairs].transpose(1, 0, 2)
-    totals = statistic.kernel.reference(first, second).sum(axis=0)
-    return totals.astype(np.uint64), len(pairs)
+    if isinstance(asked.plan, PairwiseMean):
+        return asked.plan.without_noise(held), asked.plan.sample.count(held.rows)
+    return asked.plan.measure(asked.total(held)), held.rows
 
 
 def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
-    held = holdings()
-    if isinstance(statistic, Pairs):
-        statistic = statistic.prepared(Facts.of_one_server(held.rows, 1, None, False, bytes(16)))
-    exact, records = exact_release(statistic, held)
-    asked = AskedOf(statistic, Facts.of_one_server(held.rows))
-    plan, truth = asked.plan, shape_of(asked.noiseless(held)).values()
-    scale = plan.sensitivity / epsilon
+    held, asked = holdings(), planned(statistic, KNOWN)
+    exact, records = exact_release(asked, held)
+    truth = shape_of(asked.noiseless(held)).values()
+    scale = asked.plan.sensitivity / epsilon
     law = Noise(servers * variance_of(scale), servers)
     hits = 0
-    for noise in noises(scale, servers, runs, plan.noises, seed=len(truth)):
-        released = exact + plan.place(noise.view(np.uint64))
+    for noise in noises(scale, servers, runs, asked.plan.noises, seed=len(truth)):
+        released = exact + asked.plan.place(noise.view(np.uint64))
         found = asked.interval(released, records, law)
         assert (found.low <= found.high).all()
         hits += int(((found.low <= truth) & (truth <= found.high)).sum())
@@ -223,8 +215,8 @@ def test_much_noise_is_as_good_as_continuous() -> None:
 
 
 def test_noise_that_is_nothing_leaves_nothing_open() -> None:
-    statistic = Mean(lower=0, upper=1)
-    exact, records = exact_release(statistic, holdings())
-    found = planned(statistic).interval(exact, records, Noise(0.0))
+    asked = planned(Mean(lower=0, upper=1))
+    exact, records = exact_release(asked, holdings())
+    found = asked.interval(exact, records, Noise(0.0))
     assert found.low == found.high
     assert signed(exact)[0] > 0

@@ -162,11 +162,11 @@ def test_the_estimator_catches_shares_of_noise_that_were_halved(
     def half(
         self: DiscreteLaplace,
         ids: np.typing.NDArray[np.uint32],
-        parties: int,
+        enough: int,
         count: int,
         randomness: Randomness,
     ) -> Integers:
-        return full(DiscreteLaplace(self.scale / 2), ids, parties, count, randomness)
+        return full(DiscreteLaplace(self.scale / 2), ids, enough, count, randomness)
 
     monkeypatch.setattr(DiscreteLaplace, "draw_shares", half)
     assert measured_epsilon(colluding_party_view, 2) > 1.0

@@ -17,11 +17,11 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
 from tallyroom.protocols.kernels.estimator import Design, Zetas
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings, garblers_of
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.of_pairs import CollisionEntropy, Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import Message, Phase
 from tests.goodness import ALPHA, fits, uniform_bytes_p
 from tests.protocols.pairwise.gathering import (
@@ -154,8 +154,7 @@ def pair_values(query: Query, holdings: Holdings, seed: int) -> tuple[NDArray[np
     sent = Gathering(query, holdings, seed=seed).run().sent
     (submitted,) = (message for message in sent if message.phase is Phase.SUBMIT)
     shares = np.ascontiguousarray(submitted.rows()).view("<u8")
-    assert isinstance(query.statistic, Pairs)
-    parties, entries = draw_meetings(query.statistic, holdings.counts.astype(np.int64))
+    parties, entries = draw_meetings(pairs_of(query).sample, holdings.counts.astype(np.int64))
     first = entries["second"] == 0
     ours = shares[parties[first], entries["slot"][first]]
     partners, theirs = entries["partner"][first], entries["theirs"][first]
@@ -185,13 +184,12 @@ def test_pairs_carry_the_noise_that_was_announced() -> None:
 
 def exact_pairs(query: Query, holdings: Holdings) -> NDArray[np.int64]:
     """The kernel of every pair, in the order of `pair_values`."""
-    assert isinstance(query.statistic, Pairs)
-    records = query.statistic.records_of(holdings)
-    parties, entries = draw_meetings(query.statistic, holdings.counts.astype(np.int64))
+    records = query.plan.measured(holdings)
+    parties, entries = draw_meetings(pairs_of(query).sample, holdings.counts.astype(np.int64))
     first = entries["second"] == 0
     x = records[holdings.starts[parties[first]] + entries["slot"][first]]
     y = records[holdings.starts[entries["partner"][first]] + entries["theirs"][first]]
-    return query.statistic.kernel.reference(x, y)[:, 0]
+    return pairs_of(query).kernel.reference(x, y)[:, 0]
 
 
 def measured_epsilon(asked: Fraction) -> float:
@@ -201,8 +199,7 @@ def measured_epsilon(asked: Fraction) -> float:
     for equal in (True, False):
         holdings = held([EACH, EACH], {"value": np.zeros(2 * EACH)})
         query = per_pair_query(holdings, asked)
-        assert isinstance(query.statistic, Pairs)
-        parties, entries = draw_meetings(query.statistic, holdings.counts.astype(np.int64))
+        parties, entries = draw_meetings(pairs_of(query).sample, holdings.counts.astype(np.int64))
         values = np.zeros(2 * EACH)
         if not equal:
             second = entries["second"] == 1
@@ -269,8 +266,8 @@ def is_centred(errors: NDArray[np.float64]) -> bool:
 
 
 def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
-    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted. n = 500."""
-    errors = errors_of_runs(500, Fraction(1, 2), Placement.PER_PAIR, servers=1)
+    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted. n = 1500."""
+    errors = errors_of_runs(1500, Fraction(1, 2), Placement.PER_PAIR, servers=1)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.per_pair_variance(1.0, 0.5)
     assert noise == pytest.approx(4 * MATCHINGS / (sum(COUNTS) * 0.5**2))
@@ -280,8 +277,8 @@ def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
 
 
 def test_noise_on_the_total_errs_as_a_trusted_curator_would() -> None:
-    """8Δ²/(n²ε²) and what sampling adds; n = 500. Noise of both servers is refuted."""
-    errors = errors_of_runs(500, Fraction(1, 2), Placement.TOTAL, servers=2)
+    """8Δ²/(n²ε²) and what sampling adds; n = 1500. Noise of both servers is refuted."""
+    errors = errors_of_runs(1500, Fraction(1, 2), Placement.TOTAL, servers=2)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.total_variance(1.0, 0.5)
     assert noise == pytest.approx(8 / (sum(COUNTS) ** 2 * 0.5**2))

@@ -18,6 +18,7 @@ from sklearn.metrics import roc_auc_score
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics import Estimate, statistics
 from tallyroom.protocols.statistics.bounded import Bounded
@@ -26,7 +27,6 @@ from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quant
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.local_forms import LocalForm
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
@@ -298,7 +298,7 @@ def answers(
     alone = isinstance(statistic, Pairs) and lower != 1.7e9
     parties = 1 if alone else min(PARTIES, len(columns["value"]))
     for name in aggregator_names():
-        if isinstance(statistic.asked_of(aggregator_named(name).offers), LocalForm):
+        if isinstance(statistic, Pairs) and Offer.RANDOMIZE in aggregator_named(name).offers:
             continue  # quantized to bins, which is tested elsewhere
         servers = {aggregator_named(name).servers} | ({3} if name == "fss" else set())
         for count in sorted(servers):

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tallyroom.protocols.aggregation.mechanism import AddedNoise
-from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement, noise_variance
+from tallyroom.protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    enough_shares,
+    noise_variance,
+)
 from tallyroom.protocols.privacy.polya import _own_cycles, polya
 from tallyroom.protocols.randomness import Randomness, Streams
 from tests.goodness import ALPHA, chi_square_p, discrete_laplace_pmf, fits
@@ -25,7 +30,7 @@ def shares(
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     drawn = DiscreteLaplace(scale).draw_shares(
         np.arange(parties, dtype=np.uint32),
-        parties,
+        enough_shares(parties),
         count,
         Randomness.from_seed(seed, f"polya {scale} {parties}"),
     )
@@ -208,7 +213,7 @@ def test_nothing_is_charged_for_arithmetic() -> None:
 def test_shares_do_not_depend_on_the_block() -> None:
     mechanism = DiscreteLaplace(Fraction(3))
     source = Randomness.from_seed(1, "parties")
-    together = mechanism.draw_shares(np.arange(6, dtype=np.uint32), 6, 7, source)
+    together = mechanism.draw_shares(np.arange(6, dtype=np.uint32), 3, 7, source)
     for party in range(6):
-        alone = mechanism.draw_shares(np.array([party], dtype=np.uint32), 6, 7, source)
+        alone = mechanism.draw_shares(np.array([party], dtype=np.uint32), 3, 7, source)
         assert alone.tolist() == [together[party].tolist()]

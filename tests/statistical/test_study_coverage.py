@@ -15,7 +15,7 @@ from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.release import Noise
+from tallyroom.protocols.statistics.release import Noise, Release
 from tallyroom.protocols.studies.contract import Finding, Study
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
 from tallyroom.protocols.studies.roc_medians import RocMedians
@@ -35,15 +35,15 @@ def concluded(
     steps = study.steps()
     ask, asked = next(steps), []
     while True:
-        put = planned(ask.statistic, Facts.of_one_server(held.rows))
-        asked.append(ask.statistic)
-        scale = put.plan.sensitivity / (epsilon * float(ask.share))
-        noise = noises(scale, SERVERS, 1, put.plan.noises, seed=seed * 100 + len(asked))[0]
-        total = put.plan.measure(put.plan.encode(held)[0])
-        total = total + put.plan.place(noise.view(np.uint64))
-        answer = put.read(total, held.rows, Noise(SERVERS * variance_of(scale), SERVERS))
+        statistic = ask.statistic
+        asked.append(statistic)
+        plan = statistic.plan(Facts.of_one_server(held.rows, held.rows))
+        scale = plan.sensitivity / (epsilon * float(ask.share))
+        noise = noises(scale, SERVERS, 1, plan.noises, seed=seed * 100 + len(asked))[0]
+        total = plan.measure(plan.encode(held)[0]) + plan.place(noise.view(np.uint64))
+        drawn = Noise(SERVERS * variance_of(scale), SERVERS)
         try:
-            ask = steps.send(answer)
+            ask = steps.send(statistic.read(Release(plan, total, held.rows, drawn)))
         except StopIteration as stop:
             finding = stop.value
             break

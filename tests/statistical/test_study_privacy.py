@@ -22,8 +22,9 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.release import Noise as ReleaseNoise
 from tallyroom.protocols.studies.budget import Budget, Grant
-from tallyroom.protocols.studies.contract import Answer, Ask
+from tallyroom.protocols.studies.contract import Ask
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tests.samples import holdings_of
 
@@ -70,19 +71,20 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
             statistic, grant = ask.statistic, budget.grant(ask)
             asked = planned(statistic)
             assert grant.epsilon is not None
-            noise = DiscreteLaplace.spending(grant.epsilon, asked.plan.sensitivity)
-            total = asked.plan.encode(held)[0]
-            released = total + drawn.row(noise, asked.plan.length).astype(np.uint64)
+            asked = planned(statistic)
+            plan = asked.plan
+            noise = DiscreteLaplace.spending(grant.epsilon, plan.sensitivity)
+            total = plan.encode(held)[0]
+            released = total + drawn.row(noise, plan.length).astype(np.uint64)
             values = released.view(np.int64)
             if isinstance(statistic, Magnitudes):
                 near, far = values[BINS]
                 seen = near >= RECORDS and far <= 0
             else:
-                seen = values[0] <= asked.plan.encode(LOWEST)[0].view(np.int64)[0]
+                seen = values[0] <= plan.encode(LOWEST)[0].view(np.int64)[0]
             if not seen:
                 return False
-            deviation = asked.deviations(released, noise.variance, RECORDS)
-            ask = steps.send(Answer.told(asked.decode(released, RECORDS), deviation, RECORDS))
+            ask = steps.send(asked.read(released, RECORDS, ReleaseNoise(noise.variance)))
     except StopIteration:
         return True
 

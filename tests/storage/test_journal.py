@@ -11,6 +11,7 @@ import pytest
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.storage.journal import Journal, Kind, Record, read_records
+from tallyroom.storage.mark import Mark
 
 RUN, OTHER = b"run-0001", b"run-0002"
 RECORDS: list[Record] = [
@@ -259,7 +260,70 @@ def test_names_of_runs_that_are_over_are_bounded(tmp_path: Path) -> None:
         journal.close()
 
     asyncio.run(forget())
-    assert [path.name for path in tmp_path.iterdir()] == ["over"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mark", "over"]
+
+
+def test_what_is_not_named_any_more_is_below_the_mark(tmp_path: Path) -> None:
+    """Also if the process is killed while the names are shortened, and whatever their order."""
+    numbers = [*range(40, 0, -1), *range(41, 60)]
+
+    Journal(tmp_path).begin(b"")
+
+    async def forget() -> None:
+        for value in numbers:
+            journal = Journal(tmp_path, most_over=4)
+            await journal.forget(value.to_bytes(8, "big") + bytes(20))
+            journal.close()
+            kept = {name[:8] for name in journal.forgotten()}
+            assert len(kept) <= 9
+            mark = Journal(tmp_path).begin(b"")
+            for earlier in numbers[: numbers.index(value) + 1]:
+                name = earlier.to_bytes(8, "big")
+                assert name in kept or name <= mark
+
+    asyncio.run(forget())
+
+
+def test_the_mark_is_on_disk_before_the_names_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forget(count: int) -> None:
+        journal = Journal(tmp_path, most_over=2)
+        for value in range(count):
+            await journal.forget(value.to_bytes(8, "big"))
+
+    asyncio.run(forget(4))
+    monkeypatch.setattr(Mark, "write", _fails)
+    with pytest.raises(OSError, match="killed"):
+        asyncio.run(forget(1))
+    assert len(list(Journal(tmp_path).forgotten())) == 4
+
+
+def _fails(*_: object) -> None:
+    raise OSError("killed")
+
+
+def test_the_same_name_again_and_again_fills_nothing(tmp_path: Path) -> None:
+    async def forget() -> None:
+        journal = Journal(tmp_path, most_over=2)
+        for _ in range(9):
+            await journal.forget(RUN)
+        journal.close()
+
+    asyncio.run(forget())
+    assert set(Journal(tmp_path).forgotten()) == {RUN}
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_journal_without_a_mark_is_of_no_use_before_it_is_given_one(tmp_path: Path) -> None:
+    """What an earlier version left, or a copy that left runs out."""
+    (tmp_path / "over").write_text(f"{RUN.hex()}\n")
+    assert Journal(tmp_path).begin(bytes(7) + b"9") == bytes(7) + b"9"
+    assert list(Journal(tmp_path).forgotten()) == []
+    assert Journal(tmp_path).begin(bytes(7) + b"1") == bytes(7) + b"9"
+    (tmp_path / "mark").write_text("no mark")
+    with pytest.raises(LocalError, match="not the mark"):
+        Journal(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["notes.log", "ABCD.log", "abc.log", "ab cd.log"])

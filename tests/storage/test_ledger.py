@@ -165,6 +165,13 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_a_spend_is_on_disk_before_it_is_answered_for(tmp_path: Path) -> None:
+    """SQLite waits for the disk at every commit: 2 is its FULL."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", None)
+    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    ledger.close()
+
+
 def test_two_keepers_of_one_file_share_its_cap(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     left, right = Ledger(path, Fraction(1)), Ledger(path, Fraction(1))

@@ -50,6 +50,15 @@ def test_the_secret_is_kept_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert other.randomness(None, "server-0").bytes(16) != drawn[0]
 
 
+def test_a_store_is_closed_to_others(tmp_path: Path) -> None:
+    """Also one that was made beforehand, and left open."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o755)
+    Store(folder).close()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_seeded_run_writes_no_secret(tmp_path: Path) -> None:
     Store(tmp_path).randomness(1, "server-0")
     assert not (tmp_path / "secret.key").exists()

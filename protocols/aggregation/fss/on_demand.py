@@ -5,8 +5,9 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.collector import Collector, CollectorState
 from tallyroom.protocols.aggregation.contract import Bulk, Records
-from tallyroom.protocols.aggregation.fss.aggregator import FssServer
+from tallyroom.protocols.aggregation.fss.roles import FssServer
 from tallyroom.protocols.aggregation.fss.submission import compared
+from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.aggregation.one_round import ServerState
 from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
 from tallyroom.protocols.query import Query
@@ -27,8 +28,7 @@ class NodeNoise:
         self._noise: dict[int, int] = {}
 
     def at(self, points: NDArray[np.uint64]) -> Vector:
-        mechanism = self._query.mechanism
-        if mechanism is None:
+        if self._query.mechanism is None:
             return np.zeros(len(points), dtype=np.uint64)
         assert self._query.points is not None
         assert self._query.points.tree is not None
@@ -38,7 +38,7 @@ class NodeNoise:
         for node in nodes.tolist():
             if node not in self._noise:
                 source = self._randomness.derive(f"node {node}")
-                self._noise[node] = int(mechanism.draw(1, source)[0])
+                self._noise[node] = int(draw_noise(self._query, 1, source)[0, 0])
         noise = np.array([self._noise[node] for node in nodes.tolist()], dtype=np.int64)
         placed: Vector = tree.noise_at(indices, nodes, noise).view(np.uint64)
         return placed

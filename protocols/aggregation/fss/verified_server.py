@@ -188,7 +188,8 @@ class VerifiedServer(VerifyingServer):
         while self._compared is not None and len(self._heard) >= len(self._said):
             ours, theirs, size = self._said[-1], self._heard[-1], self._size
             if len(ours) != len(theirs) or ours[:-size] != theirs[:-size]:
-                return Failed("the two servers were told to check different parties or points")
+                other = Role.SERVER.named(1 - self._index)
+                return Failed(f"{other}: it checks other parties or points than this one was told")
             bad = different(self._suspects, ours[-size:], theirs[-size:])
             if not bad or single(bad):
                 self._compared = None

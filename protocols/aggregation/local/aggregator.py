@@ -10,30 +10,25 @@ records; the server names those who send what is no report. Without ε there is 
 parties then send their vectors in the clear, as to a curator.
 """
 
-from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar
 
+from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from tallyroom.protocols.aggregation.local.reports import LocalMechanism, randomizer_of, reports_of
+from tallyroom.protocols.aggregation.local.roles import LocalParty, LocalServer
 from tallyroom.protocols.aggregation.mechanism import Mechanism
 from tallyroom.protocols.aggregation.reports import (
     LARGEST,
-    LocalReports,
-    PlainReports,
-    RandomizedReports,
-    Reports,
     is_private,
 )
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.local import LocalRandomizer
 from tallyroom.protocols.offers import Offer, Offers
-from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Machine
-from tallyroom.protocols.wire.messages import MAX_ROW, SINGLE_BYTES
+from tallyroom.protocols.wire.messages import MAX_ROW
 
 
 class Local(Aggregator):
@@ -79,81 +74,10 @@ class Local(Aggregator):
         return LocalMechanism(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.local.roles import LocalParty
-
         return LocalParty(query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from tallyroom.protocols.aggregation.local.roles import LocalServer
-
         return LocalServer(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.collector import Collector
-
         return Collector(query, records, lambda shares: shares[0])
-
-
-def randomizer_of(query: Query) -> LocalRandomizer:
-    """Raises `LocalError` for a statistic that no local randomizer serves."""
-    assert query.epsilon is not None
-    each = query.records_per_unit
-    found = _randomizer(query.plan.measurement, query.epsilon / each, Fraction(query.delta) / each)
-    if found is None:
-        raise LocalError(
-            f"local has no randomizer for {query.statistic.name}: choose another aggregator"
-        )
-    return found
-
-
-@lru_cache(maxsize=16)
-def _randomizer(
-    measurement: Measurement | None, epsilon: Fraction, delta: Fraction
-) -> LocalRandomizer | None:
-    """The reports of a unit's records are independent: their ε add up, and so do their δ."""
-    return None if measurement is None else measurement.randomizer_by_itself(epsilon, delta)
-
-
-def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
-    """What this query's reports are; with `holdings`, those of a block of parties.
-
-    Server and parties draw questions from the run's name, so that only answers travel.
-    """
-    if not is_private(query):
-        return PlainReports(query, holdings)
-    return LocalReports(query, randomizer_of(query), holdings, Randomness.public(query.run))
-
-
-class LocalMechanism(RandomizedReports):
-    """What the server does with reports costs nothing more."""
-
-    @property
-    def randomizer(self) -> LocalRandomizer:
-        return randomizer_of(self.query)
-
-    @property
-    def delta(self) -> float:
-        """What was granted, if reports are not ε-private without it."""
-        if self.exact or not self.randomizer.delta:
-            return 0.0
-        return self.query.delta
-
-    @property
-    def words(self) -> str:
-        if self.exact or self.query.epsilon is None:
-            return "none"
-        randomizer = self.randomizer
-        each = float(self.query.epsilon / self.query.records_per_unit)
-        bits, sent = randomizer.report_bits, randomizer.report_bytes
-        budget = f"ε {each:.6g}"
-        if randomizer.delta:
-            budget += f" and δ {float(randomizer.delta):.3g}"
-        return (
-            f"{randomizer.name}, of {budget} a report; a record's report says {bits} "
-            f"bit{'s' * (bits > 1)}, sent in {sent} byte{'s' * (sent > 1)}, and the message around "
-            f"a party's reports adds {SINGLE_BYTES}"
-        )
-
-    @property
-    def statement(self) -> str:
-        return "parties randomize their own records: nobody is trusted with them"

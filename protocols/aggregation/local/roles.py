@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
-from tallyroom.protocols.aggregation.local.aggregator import LocalMechanism, reports_of
+from tallyroom.protocols.aggregation.local.reports import LocalMechanism, reports_of
 from tallyroom.protocols.aggregation.one_round import CollectingServer, ServerState
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.errors import LocalError

@@ -29,11 +29,12 @@ from tallyroom.protocols.aggregation.masking.server import MaskingServer
 from tallyroom.protocols.aggregation.vouched import Vouched
 from tallyroom.protocols.algebra.ring import add_shares
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.numbers import time_of
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Masking(Vouched):
         told: it may get sums over parts of the ring instead. Each is over at least t − c honest
         parties, where c is the most of any party's holders that are on its side.
 
-        A party whose process is started anew forgets what it was told, and can be told something
-        else. One that goes on takes part in a run once, whatever it is asked again.
+        A party takes part in a run once, whatever it is asked again. One that is started anew with
+        its store takes nothing else than it was told before; without, it has other secrets.
         A sum over one party is its vector: the server sees it, as it sees every exact sum.
         """
         return ThreatModel(
@@ -100,13 +101,15 @@ class Masking(Vouched):
     def plan(self, query: Query) -> MaskingPlan:
         """The public graph and threshold of a run. Raises `LocalError`.
 
-        The order on the ring is a function of the question and the run's name. That name is the
-        coordinator's to choose, so who is on the server's side must not depend on it.
+        The order on the ring is a function of the hour of the run's number. The coordinator may
+        wait for an hour that it likes, which the automatic degree counts with; who is on the
+        server's side must not have been chosen by that order.
         """
-        return make_plan(query.parties, self.neighbours, self.threshold, query.stream)
+        time = time_of(query.nonce)
+        return make_plan(query.parties, self.neighbours, self.threshold, time)
 
     def vouched_party(
-        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner
     ) -> Machine:
         return MaskingParty(self.plan(query), query, holdings, randomness, signet)
 

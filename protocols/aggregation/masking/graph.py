@@ -26,8 +26,15 @@ DROPPED = 0.2
 SECURITY_BITS = 40
 CORRECTNESS_BITS = 20
 """What the automatic degree is made for: with this fraction of the parties on the server's side and
-another of them gone, privacy fails with a chance of at most 2^-40 over the order on the ring, and
-the sum cannot be opened with one of at most 2^-20."""
+another of them gone, there is an order on a ring that anybody could choose, and in which privacy
+fails, with a chance of at most 2^-40, and the sum cannot be opened with one of at most 2^-20."""
+
+HOUR = 3_600_000
+ORDERS_BITS = 23
+"""The order follows from the hour of a run's number and from nothing else that a coordinator says:
+44 bits of milliseconds have fewer than 2^23 hours, and a party takes part in runs of the last day
+alone (`protocols.run.begun`). Chances of privacy are summed over all of them, so whoever names runs
+may take the hour that it likes best."""
 
 MAX_LINKS = 1 << 22
 """Neighbours of all parties together. The server passes on 241 bytes of signed keys for each, keeps
@@ -124,24 +131,24 @@ def threshold_of(holders: int, threshold: int, automatic: bool) -> int:
     return threshold
 
 
-def make_plan(parties: int, neighbours: str, threshold: int, seed: str) -> MaskingPlan:
-    """The same for everybody under the same public `seed`. Raises `LocalError`."""
+def make_plan(parties: int, neighbours: str, threshold: int, time: int) -> MaskingPlan:
+    """The same for everybody in runs of the same hour. Raises `LocalError`."""
     degree, automatic = degree_of(parties, neighbours)
     if parties * degree > MAX_LINKS:
         raise LocalError(f"masking: {parties} parties cannot have {degree} neighbours each")
     sparse = degree < parties - 1
     needed = threshold_of(degree + 1, threshold, automatic and sparse)
-    return _plan(parties, degree, needed, seed if sparse else "")
+    return _plan(parties, degree, needed, time // HOUR if sparse else 0)
 
 
 @lru_cache(maxsize=8)
-def _plan(parties: int, degree: int, threshold: int, seed: str) -> MaskingPlan:
+def _plan(parties: int, degree: int, threshold: int, hour: int) -> MaskingPlan:
     everyone = np.arange(parties, dtype=np.int64)
     if degree == parties - 1:
         others = np.arange(degree, dtype=np.int64)
         neighbours = others + (others >= everyone[:, None])
     else:
-        key = hashlib.blake2s(f"masking ring {seed}".encode(), digest_size=KEY_BYTES).digest()
+        key = hashlib.blake2s(f"masking ring {hour}".encode(), digest_size=KEY_BYTES).digest()
         ring = np.argsort(Randomness(key).words(parties), kind="stable")
         place = np.empty(parties, dtype=np.int64)
         place[ring] = everyone
@@ -162,14 +169,15 @@ def automatic_degree(parties: int) -> int:
 
     No party has t neighbours on the server's side; the others that stay are connected, which on a
     ring fails only where k/2 in a row are missing; and every party has t neighbours that stay.
-    Each chance is summed over all parties.
+    Each chance is summed over all parties, and those of privacy over all orders that there are.
     """
+    least = 2.0 ** -(SECURITY_BITS + ORDERS_BITS)
     corrupt, gone = math.ceil(CORRUPT * parties), math.ceil(DROPPED * parties)
     for degree in range(2, parties - 1, 2):
         threshold = (degree + 1) // 2 + 1
-        if parties * (CORRUPT + DROPPED) ** (degree // 2) > 2.0**-SECURITY_BITS:
+        if parties * (CORRUPT + DROPPED) ** (degree // 2) > least:
             continue
-        if parties * _tail(parties - 1, corrupt, degree, threshold) > 2.0**-SECURITY_BITS:
+        if parties * _tail(parties - 1, corrupt, degree, threshold) > least:
             continue
         too_many = degree - threshold + 1
         if parties * _tail(parties - 1, gone, degree, too_many) <= 2.0**-CORRECTNESS_BITS:

@@ -37,7 +37,7 @@ from tallyroom.protocols.algebra.field import FIELD128
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.algebra.sharing import deal, draw_elements
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -86,7 +86,7 @@ class MaskingParty:
         query: Query,
         holdings: Holdings,
         randomness: Randomness,
-        signet: Signet,
+        signet: PartySigner,
     ) -> None:
         if int(holdings.ids.max()) >= query.parties:
             raise LocalError(f"there are only {query.parties} parties")

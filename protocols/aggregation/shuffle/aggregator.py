@@ -25,6 +25,7 @@ from tallyroom.protocols.aggregation.shuffle.reports import (
     randomizer_of,
     reports_of,
 )
+from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector, ShuffleParty, Shuffler
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.sealing import OVERHEAD
 from tallyroom.protocols.offers import Offer, Offers
@@ -87,18 +88,12 @@ class Shuffle(Aggregator):
         return ShuffledReports(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.shuffle.roles import ShuffleParty
-
         return ShuffleParty(query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from tallyroom.protocols.aggregation.shuffle.roles import Shuffler
-
         return Shuffler(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector
-
         return ShuffleCollector(query, records, randomness)
 
     @staticmethod

@@ -40,12 +40,11 @@ from tallyroom.protocols.garbling.circuit_builder import Builder
 from tallyroom.protocols.garbling.outputs import IntegerShares
 from tallyroom.protocols.joint.computation import Program, Task, instances_that_fit
 from tallyroom.protocols.kernels.contract import Kernel
-from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
 from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import (
     Continue,
     Done,
@@ -74,19 +73,19 @@ class ServerMachines:
     repeatable = True
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
-        statistic = pairs_of(query)
+        plan = pairs_of(query)
         if aggregator.name != "additive" or query.servers != 2:
             raise LocalError(
                 "--meet servers takes the two servers of additive, "
                 f"not {query.servers} of {aggregator.name}"
             )
-        if COUNT.size + query.max_records_per_party * _record_bytes(statistic.kernel) > MAX_ROW:
+        if COUNT.size + query.max_records_per_party * _record_bytes(plan.kernel) > MAX_ROW:
             raise LocalError(
                 f"{query.max_records_per_party} records of one party do not fit a message"
             )
-        if statistic.pairs_among(query.records) > MAX_PAIRS:
+        if (pairs := plan.sample.count(query.records)) > MAX_PAIRS:
             raise LocalError(
-                f"{statistic.pairs_among(query.records)} pairs are too many for two servers: "
+                f"{pairs} pairs are too many for two servers: "
                 f"choose fewer --pairs-per-party, {MAX_PAIRS} at most in all"
             )
 
@@ -116,8 +115,8 @@ class SubmittingParty(SpeaksOnce):
         self._query = query
         self._holdings = holdings
         self._randomness = randomness
-        statistic = pairs_of(query)
-        self._bits = statistic.kernel.input_bits(statistic.records_of(holdings))
+        plan = pairs_of(query)
+        self._bits = plan.kernel.input_bits(plan.measured(holdings))
 
     def start(self) -> Step:
         """Parties with equally many records travel together: their rows have one length."""
@@ -141,11 +140,11 @@ class MeetingServer(SummingServer):
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
-        self._statistic = pairs_of(query)
-        self._record_bytes = _record_bytes(self._statistic.kernel)
+        self._plan = pairs_of(query)
+        self._record_bytes = _record_bytes(self._plan.kernel)
         self._counts = np.zeros(query.parties, dtype=np.uint32)
         self._members = np.zeros(query.parties, dtype=bool)
-        self._records: Bytes = np.zeros((0, self._statistic.kernel.record_bits), dtype=np.uint8)
+        self._records: Bytes = np.zeros((0, self._plan.kernel.record_bits), dtype=np.uint8)
         self.awaits_program = True
 
     def check(self, message: Message) -> str | None:
@@ -178,9 +177,9 @@ class MeetingServer(SummingServer):
             return Rejected(message.sender, f"not {self._query.parties} parties and their pairs")
         (pairs,) = PAIRS.unpack(body[width:].tobytes())
         records = int(self._counts[members].sum())
-        if records < 2 or pairs != self._statistic.pairs_among(records):
+        if records < 2 or pairs != self._plan.sample.count(records):
             return Rejected(message.sender, f"{records} records do not make {pairs} pairs")
-        if min(self._statistic.matchings, records - 1) > self._statistic.pairs_of_a_record:
+        if min(self._plan.sample.matchings, records - 1) > self._plan.sample.met:
             return Rejected(message.sender, "records in more pairs than the noise is for")
         return self.may_release(message, members)
 
@@ -197,14 +196,14 @@ class MeetingServer(SummingServer):
             chosen = members[ids]
             places = starts[ids[chosen]].astype(np.int64)[:, None] + np.arange(count)
             packed[places.ravel()] = rows[chosen].reshape(-1, self._record_bytes)
-        bits = self._statistic.kernel.record_bits
+        bits = self._plan.kernel.record_bits
         self._records = np.unpackbits(packed, axis=1)[:, :bits]
-        return np.zeros(self._statistic.released, dtype=np.uint64)
+        return np.zeros(self._plan.released, dtype=np.uint64)
 
     def program(self) -> tuple[str, Program]:
-        statistic = self._statistic
-        of = (statistic.parameters(), self._members.tobytes(), self._counts[self._members].tolist())
-        return repr(of), meet(statistic, self._records)
+        plan = self._plan
+        of = (plan.identity, self._members.tobytes(), self._counts[self._members].tolist())
+        return repr(of), meet(plan, self._records)
 
     def take_result(self, result: Vector) -> None:
         self.total = result
@@ -212,14 +211,13 @@ class MeetingServer(SummingServer):
         self.awaits_program = False
 
 
-def meet(statistic: Pairs, records: Bytes) -> Program:
+def meet(plan: PairwiseMean, records: Bytes) -> Program:
     """Shares of the total of each output over all pairs, from shares of the records' bits."""
-    matchings = min(statistic.matchings, rounds(len(records)))
-    pairs = distinct_matchings(len(records), matchings, statistic.seed).reshape(-1, 2)
-    circuit = pair_circuit(statistic.kernel)
-    form = IntegerShares(tuple((out.bits, out.signed) for out in statistic.kernel.outputs))
+    pairs = plan.sample.pairs(len(records))
+    circuit = pair_circuit(plan.kernel)
+    form = IntegerShares(tuple((out.bits, out.signed) for out in plan.kernel.outputs))
     most = instances_that_fit(circuit, form)
-    total = np.zeros(len(statistic.kernel.outputs), dtype=np.uint64)
+    total = np.zeros(plan.outputs, dtype=np.uint64)
     for start in range(0, len(pairs), most):
         some = pairs[start : start + most]
         shares = yield Task(circuit, form, records[some].reshape(len(some), -1))
@@ -241,7 +239,7 @@ class MeetingCollector(Collector):
 
     def __init__(self, query: Query, records: Records) -> None:
         super().__init__(query, records, add_shares)
-        self._statistic = pairs_of(query)
+        self._plan = pairs_of(query)
 
     @property
     def counted(self) -> CountType | None:
@@ -258,7 +256,7 @@ class MeetingCollector(Collector):
     def _members_records(self) -> int:
         """Pairs here."""
         records = int(self._records[self._members].sum())
-        return self._statistic.pairs_among(records) if records > 1 else 0
+        return self._plan.sample.count(records) if records > 1 else 0
 
 
 def _record_bytes(kernel: Kernel) -> int:

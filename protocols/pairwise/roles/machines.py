@@ -1,6 +1,7 @@
 """The machines of a statistic of pairs, by role (`protocols.aggregation.role_machines`)."""
 
-from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, OneRound, Records
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.pairwise.roles.party import PairwiseParty
 from tallyroom.protocols.pairwise.roles.server_and_collector import (

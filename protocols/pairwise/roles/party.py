@@ -10,13 +10,15 @@ A block's links travel together, and arrive as they were sent or in parts; what 
 same either way.
 """
 
+import hashlib
 from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.aggregation.contract import Ids, OneRound
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError, PeerError
@@ -72,31 +74,29 @@ class PairwiseParty:
     def __init__(
         self, aggregator: OneRound, query: Query, holdings: Holdings, randomness: Randomness
     ) -> None:
-        statistic = pairs_of(query)
-        if int(holdings.counts.max()) > statistic.max_records_per_party:
-            raise LocalError(
-                f"a party here has more than {statistic.max_records_per_party} records"
-            )
+        plan = pairs_of(query)
+        if int(holdings.counts.max()) > plan.max_records_per_party:
+            raise LocalError(f"a party here has more than {plan.max_records_per_party} records")
         self._aggregator = aggregator
         self._query = query
-        self._statistic = statistic
+        self._plan = plan
         self._ids = holdings.ids
         self._place = {int(party): at for at, party in enumerate(holdings.ids)}
         self._starts = holdings.starts
         self._counts = holdings.counts
         self._randomness = randomness
         self._noise = query.circuit_noise
-        self._records = statistic.records_of(holdings)
-        kernel = statistic.kernel
-        self._schedule = Schedule.of(query, statistic)
-        shape = (len(self._ids), statistic.slots)
-        self._shares: Vector = np.zeros((*shape, len(kernel.outputs)), dtype=np.uint64)
+        self._records = plan.measured(holdings)
+        self._schedule = Schedule.of(query)
+        shape = (len(self._ids), plan.slots)
+        self._shares: Vector = np.zeros((*shape, plan.outputs), dtype=np.uint64)
         self._done = np.zeros(shape, dtype=bool)
         self._assigned = np.zeros(len(self._ids), dtype=bool)
         self._awaited = 0
         self._batches: dict[int, Batch] = {}
         self._slots: dict[int, NDArray[np.intp]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
+        self._listed: dict[int, NDArray[np.uint64]] = {}
         self._settled: set[int] = set()
         self._early: dict[int, Message] = {}
         self._state = PairwiseState.MEETING
@@ -133,7 +133,7 @@ class PairwiseParty:
         assigned: list[Entries] = []
         for row, place in zip(message.rows(), places.tolist(), strict=True):
             party, records = int(self._ids[place]), int(self._counts[place])
-            entries = parse_meetings(row, party, records, self._statistic, self._query.parties)
+            entries = parse_meetings(row, party, records, self._plan.sample, self._query.parties)
             if isinstance(entries, str):
                 return Rejected(message.sender, entries)
             assigned.append(entries)
@@ -163,12 +163,16 @@ class PairwiseParty:
             ends = np.array([partner], dtype=np.uint32), np.array([party], dtype=np.uint32)
             garbles = bool(garblers_of(*ends)[0] == party)
             number = int(link_numbers(*(ends[::-1] if garbles else ends))[0])
-            second = (among["second"] == garbles) & (not self._statistic.kernel.symmetric)
+            second = (among["second"] == garbles) & (not self._plan.kernel.symmetric)
             # Both ends take the pairs of their link in the order of the garbler's slots, those
             # with the garbler's record second after the others.
             order = np.lexsort((among["slot"] if garbles else among["theirs"], second))
             own = end_of(number, evaluator=not garbles)
-            self._slots[own] = place * self._statistic.slots + among["slot"][order].astype(np.intp)
+            self._slots[own] = place * self._plan.slots + among["slot"][order].astype(np.intp)
+            columns = (
+                among[name][order].astype(np.uint64) for name in ("slot", "theirs", "second")
+            )
+            self._listed[own] = np.concatenate(list(columns))
             swapped = int(np.count_nonzero(second))
             self._sizes[own] = len(among) - swapped, swapped
             self._awaited += 1
@@ -181,17 +185,19 @@ class PairwiseParty:
         if not len(first):
             return
         noise = self._noise
-        kernel = self._statistic.kernel
+        kernel = self._plan.kernel
         x, y = (self._rows_of(place, first[name]) for name in ("slot", "theirs"))
         values = kernel.reference(x, y)
         if noise is not None:
-            source = self._randomness.of("alone", int(self._ids[place]))
+            # Bound to these pairs: the same noise on others would tell how they differ.
+            pairs = hashlib.blake2s(first.tobytes(), digest_size=16).hexdigest()
+            source = self._randomness.of(f"alone {pairs}", int(self._ids[place]))
             values = values + noise.draw(values.shape, source)
         self._shares[place, first["slot"]] = values.astype(np.int64).view(np.uint64)
         self._done[place, entries["slot"]] = True
 
     def _rows_of(self, place: int, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
-        rows = self._starts[place] + slots.astype(np.intp) // self._statistic.matchings
+        rows = self._starts[place] + slots.astype(np.intp) // self._plan.sample.matchings
         records: NDArray[np.int64] = self._records[rows]
         return records
 
@@ -331,11 +337,11 @@ class PairwiseParty:
 
     def _tasks(self, links: Links, evaluator: bool) -> tuple[LinkTask, ...]:
         """What these links compute, with our bits for it: records, and coins for the noise."""
-        kernel, schedule = self._statistic.kernel, self._schedule
+        kernel, schedule = self._plan.kernel, self._schedule
         keys = [end_of(number, evaluator) for number in links.tolist()]
         slots = np.stack([self._slots[key] for key in keys])
-        place, slot = np.divmod(slots, self._statistic.slots)
-        rows = self._starts[place] + slot // self._statistic.matchings
+        place, slot = np.divmod(slots, self._plan.slots)
+        rows = self._starts[place] + slot // self._plan.sample.matchings
         bits = kernel.input_bits(self._records[rows.ravel()])
         bits = bits.reshape(*slots.shape, kernel.record_bits)
         coins = kernel.inputs(self._noise) - kernel.record_bits
@@ -354,9 +360,13 @@ class PairwiseParty:
         )
 
     def _along(self, links: Links, evaluator: bool) -> Randomness:
-        """What we draw on these links, bound to the records of our end of each."""
+        """What we draw on these links, bound to the records of our end of each and to the pairs
+        that meet on it. A machine that is started anew may be told of others, and to one reply of a
+        garbler, two requests from the same secrets show where their bits differ."""
         ends = links & np.uint64(0xFFFFFFFF) if evaluator else links >> np.uint64(32)
-        return self._randomness.along(links, ends.astype(np.uint32))
+        source = self._randomness.along(links, ends.astype(np.uint32))
+        listed = np.stack([self._listed[end_of(number, evaluator)] for number in links.tolist()])
+        return bound_to_rows(source, links, listed)
 
     # --- when all is done ---
 

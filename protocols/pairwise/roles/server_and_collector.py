@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
-from tallyroom.protocols.aggregation.contract import Bulk, OneRound, Records
-from tallyroom.protocols.aggregation.one_round import OneRoundServer
+from tallyroom.protocols.aggregation.contract import Bulk, Records
+from tallyroom.protocols.aggregation.one_round import OneRound, OneRoundServer
 from tallyroom.protocols.aggregation.rosters import members_of
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.garbling.links import Mask
@@ -48,8 +48,8 @@ class PairwiseServer(OneRoundServer):
     ) -> None:
         super().__init__(aggregator, query, index, randomness, bulk)
         self._slots = pairs_of(query).slots
-        self._outputs = len(pairs_of(query).kernel.outputs)
-        self.unseen_rounds = Schedule.of(query, pairs_of(query)).rounds
+        self._outputs = pairs_of(query).outputs
+        self.unseen_rounds = Schedule.of(query).rounds
         self._cells: Mask = np.zeros((query.parties, self._slots), dtype=bool)
 
     def start(self) -> Step:
@@ -99,9 +99,10 @@ class PairwiseCollector(Collector):
 
     def __init__(self, aggregator: OneRound, query: Query, records: Records) -> None:
         super().__init__(query, records, aggregator.unshard)
-        self._pairs = pairs_of(query)
-        self.unseen_rounds = Schedule.of(query, self._pairs).rounds
-        self._met = np.zeros((query.parties, self._pairs.slots), dtype=bool)
+        self._sample = pairs_of(query).sample
+        self._slots = pairs_of(query).slots
+        self.unseen_rounds = Schedule.of(query).rounds
+        self._met = np.zeros((query.parties, self._slots), dtype=bool)
         self._told = np.zeros(query.parties, dtype=bool)
         self._excused = False
         self._cells: Mask = np.zeros_like(self._met)
@@ -109,7 +110,7 @@ class PairwiseCollector(Collector):
     def start(self) -> Step:
         step = super().start()
         assert isinstance(step, Continue)
-        meetings = meeting_messages(self._query, self._pairs, self._records)
+        meetings = meeting_messages(self._query, self._sample, self._records)
         return Continue((*step.messages, *meetings))
 
     def receive(self, message: Message) -> Step:
@@ -118,9 +119,9 @@ class PairwiseCollector(Collector):
         return self._paired(message) if message.phase is Phase.PAIRED else super().receive(message)
 
     def _paired(self, message: Message) -> Step:
-        cells = parse_cells(message.rows(), self._pairs.slots)
+        cells = parse_cells(message.rows(), self._slots)
         if int(message.senders.max()) >= self._query.parties or cells is None:
-            return Rejected(message.sender, f"not a bitmap of {self._pairs.slots} slots")
+            return Rejected(message.sender, f"not a bitmap of {self._slots} slots")
         again = self._told[message.senders]
         if (again & (self._met[message.senders] != cells).any(axis=1)).any():
             return Rejected(message.sender, "it said otherwise before")
@@ -151,7 +152,7 @@ class PairwiseCollector(Collector):
 
     def _released(self) -> Step:
         present = self._met & self._members[:, None]
-        self._cells = both_ends(self._pairs, self._records, present)
+        self._cells = both_ends(self._sample, self._records, present)
         if not self._cells.any():
             self._state = CollectorState.OVER
             return Failed("no pair was completed")
@@ -163,5 +164,5 @@ class PairwiseCollector(Collector):
         return int(np.count_nonzero(self._cells)) // 2
 
     def _lost_pairs(self) -> int:
-        _, entries = draw_meetings(self._pairs, self._records)
+        _, entries = draw_meetings(self._sample, self._records)
         return len(entries) // 2 - self._members_records()

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Ids, Records
 from tallyroom.protocols.garbling.links import Links, Mask
-from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
+from tallyroom.protocols.plans.pairs import PairSample
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 ENTRY = np.dtype([("slot", "<u4"), ("partner", "<u4"), ("theirs", "<u4"), ("second", "u1")])
@@ -35,7 +34,7 @@ def garblers_of(one: Ids, other: Ids) -> Ids:
     return chosen
 
 
-def draw_meetings(statistic: Pairs, counts: Records) -> tuple[Ids, Entries]:
+def draw_meetings(sample: PairSample, counts: Records) -> tuple[Ids, Entries]:
     """All entries, with the party that each is for, ordered by party and partner.
 
     `counts` is how many records each party holds; one that holds none meets nobody.
@@ -43,12 +42,11 @@ def draw_meetings(statistic: Pairs, counts: Records) -> tuple[Ids, Entries]:
     records = int(counts.sum())
     if records < 2:
         return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=ENTRY)
-    matchings = min(statistic.matchings, rounds(records))
-    pairs = distinct_matchings(records, matchings, statistic.seed).reshape(-1, 2).astype(np.int64)
+    pairs = sample.pairs(records).astype(np.int64)
     owners = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
     place = np.arange(records) - np.repeat(np.cumsum(counts) - counts, counts)
-    matching = np.repeat(np.arange(matchings), records // 2)
-    slots = place[pairs] * statistic.matchings + matching[:, None]
+    matching = np.arange(len(pairs)) // (records // 2)
+    slots = place[pairs] * sample.matchings + matching[:, None]
     parties = owners[pairs]
     entries = np.zeros((len(pairs), 2), dtype=ENTRY)
     for side in (0, 1):
@@ -61,9 +59,9 @@ def draw_meetings(statistic: Pairs, counts: Records) -> tuple[Ids, Entries]:
     return party[order], flat[order]
 
 
-def meeting_messages(query: Query, statistic: Pairs, counts: Records) -> tuple[Message, ...]:
+def meeting_messages(query: Query, sample: PairSample, counts: Records) -> tuple[Message, ...]:
     """One row for every party that is here; those with equally many meetings travel together."""
-    parties, entries = draw_meetings(statistic, counts)
+    parties, entries = draw_meetings(sample, counts)
     here = np.flatnonzero(counts).astype(np.uint32)
     numbers = np.bincount(parties, minlength=len(counts))
     starts = np.cumsum(numbers) - numbers
@@ -89,14 +87,14 @@ def meeting_messages(query: Query, statistic: Pairs, counts: Records) -> tuple[M
 
 
 def parse_meetings(
-    row: NDArray[np.uint8], party: int, records: int, statistic: Pairs, parties: int
+    row: NDArray[np.uint8], party: int, records: int, sample: PairSample, parties: int
 ) -> Entries | str:
     """The entries of one party that holds so many records, or what is wrong with them.
 
     No slot twice, and no record more often than the noise is for: in more pairs than were
     announced it would cost more than its ε.
     """
-    slots = records * statistic.matchings
+    slots = records * sample.matchings
     count = int.from_bytes(row[:_COUNT].tobytes(), "little")
     if row.size < _COUNT or row.size != _COUNT + ENTRY.itemsize * count:
         return "not a list of meetings"
@@ -105,7 +103,7 @@ def parse_meetings(
         return "a meeting of a record or party that is not there"
     if len(np.unique(entries["slot"])) < count:
         return "a record that meets two at once"
-    if (np.bincount(entries["slot"] // statistic.matchings) > statistic.pairs_of_a_record).any():
+    if (np.bincount(entries["slot"] // sample.matchings) > sample.met).any():
         return "a record in more pairs than the noise is for"
     alone = entries["partner"] == party
     own = entries[alone]
@@ -140,9 +138,9 @@ def parse_cells(rows: NDArray[np.uint8], slots: int) -> Mask | None:
     return bits[:, :slots].astype(bool)
 
 
-def both_ends(statistic: Pairs, counts: Records, done: Mask) -> Mask:
+def both_ends(sample: PairSample, counts: Records, done: Mask) -> Mask:
     """Of the slots that their parties call done, (parties, slots), those whose partners do too."""
-    parties, entries = draw_meetings(statistic, counts)
+    parties, entries = draw_meetings(sample, counts)
     mutual = np.zeros_like(done)
     agreed = done[parties, entries["slot"]] & done[entries["partner"], entries["theirs"]]
     mutual[parties[agreed], entries["slot"][agreed]] = True

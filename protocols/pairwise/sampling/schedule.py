@@ -16,19 +16,19 @@ from tallyroom.protocols.garbling.outputs import IntegerShares
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
 from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.pairwise.roles.link_batch import STEPS
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES
 
 ROW_BYTES = MAX_WIRE_BYTES // 4
 """What one link's message has at most: rows of several links still fit one message."""
 
 
-def pairs_of(query: Query) -> Pairs:
-    """The query's statistic, of pairs as the machines here take it. Raises `LocalError`."""
-    if not isinstance(query.statistic, Pairs):
-        raise LocalError(f"{query.statistic.name} is no statistic of pairs")
-    return query.statistic
+def pairs_of(query: Query) -> PairwiseMean:
+    """The query's plan, of pairs as the machines here take it. Raises `LocalError`."""
+    if not isinstance(query.plan, PairwiseMean):
+        raise LocalError(f"{query.statistic.name} is not computed in pairs")
+    return query.plan
 
 
 class Cut(NamedTuple):
@@ -47,9 +47,9 @@ class Schedule:
     row_bytes: int
 
     @classmethod
-    def of(cls, query: Query, statistic: Pairs) -> "Schedule":
+    def of(cls, query: Query) -> "Schedule":
         """The same object for all roles of one process: circuits are built once."""
-        return _schedule(statistic, query.circuit_noise, ROW_BYTES)
+        return _schedule(pairs_of(query), query.circuit_noise, ROW_BYTES)
 
     @cached_property
     def form(self) -> IntegerShares:
@@ -91,5 +91,5 @@ class Schedule:
 
 
 @lru_cache(maxsize=8)
-def _schedule(statistic: Pairs, noise: CircuitLaplace | None, row_bytes: int) -> Schedule:
-    return Schedule(statistic.kernel, noise, statistic.slots, row_bytes)
+def _schedule(plan: PairwiseMean, noise: CircuitLaplace | None, row_bytes: int) -> Schedule:
+    return Schedule(plan.kernel, noise, plan.slots, row_bytes)

@@ -68,7 +68,7 @@ def test_servers_told_to_check_different_parties_end_the_run() -> None:
     for index, server in enumerate(servers):
         step = server.receive(digests[1 - index])
         assert isinstance(step, Failed)
-        assert "different parties" in step.reason
+        assert "it checks other parties" in step.reason
 
 
 def test_a_coordinator_cannot_release_what_was_not_checked_or_not_good() -> None:
@@ -98,6 +98,20 @@ def test_a_coordinator_cannot_release_what_was_not_checked_or_not_good() -> None
         assert "do not verify" in refusal.reason
         good = from_coordinator(query, Phase.RELEASE, set(range(PARTIES)) - {4})
         assert isinstance(server.receive(good), Continue)
+
+
+def test_more_keys_than_a_party_may_hold_are_refused() -> None:
+    """Whatever the coordinator overlooks."""
+    query = query_about(some_holdings(2 * PARTIES))
+    larger = some_holdings(3 * PARTIES)
+    allowed = replace(query, records=larger.rows, max_records_per_party=3)
+    for asked, refused in ((query, True), (allowed, False)):
+        sent = FSS.party(asked, larger, Randomness.from_seed(1, "parties")).start()
+        server = FSS.server(asked, 0, Randomness.from_seed(1, "server-0"), Memory())
+        step = server.receive(sent.messages[0])  # type: ignore[union-attr]
+        assert isinstance(step, Rejected) is refused
+        if isinstance(step, Rejected):
+            assert step.reason == "3 keys, where a party holds at most 2 records"
 
 
 def test_only_the_other_server_is_heard_in_its_turn() -> None:

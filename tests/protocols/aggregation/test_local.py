@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of, reports_of
 from tallyroom.protocols.aggregation.local.roles import LocalServer
 from tallyroom.protocols.aggregation.reports import LocalReports
 from tallyroom.protocols.errors import LocalError

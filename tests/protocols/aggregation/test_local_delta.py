@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.local.auc import AucResponse
 from tallyroom.protocols.local.every_level import EveryLevel
@@ -21,7 +22,7 @@ from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.wire.machine import Continue, Done
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.simulation.federation import Federation
-from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import RECORDS, a_query, holdings
 from tests.samples import a_message, bitmap
 
 DELTA = 1e-4
@@ -29,7 +30,7 @@ DELTA = 1e-4
 
 def asked(levels: str = "all", **changes: Any) -> Query:
     statistic = Auc(lower=0.0, upper=1.0, bins="4096", levels=levels)
-    return a_query(form_of(statistic), **{"epsilon": Fraction(16), "delta": DELTA, **changes})
+    return a_query(statistic, **{"epsilon": Fraction(16), "delta": DELTA, **changes})
 
 
 def test_the_delta_that_is_granted_is_what_the_release_costs() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of, reports_of
 from tallyroom.protocols.aggregation.local.roles import LocalServer
 from tallyroom.protocols.aggregation.reports import LocalReports
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
@@ -28,7 +29,7 @@ from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.simulation.federation import Federation
-from tests.protocols.statistics.local_form_samples import a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import a_query, holdings
 from tests.samples import a_message, bitmap
 
 UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
@@ -39,17 +40,16 @@ COUNTED = [
     )
 ]
 PAIRED = [
-    form_of(kind(**UNIT, bins="4", randomizer=name))
+    kind(**UNIT, bins="4", randomizer=name)
     for kind, name in itertools.product((Gini, KendallTau), (AUTO, *PAIR_RANDOMIZERS))
 ]
-TREES = [form_of(Auc(**UNIT, levels=levels)) for levels in ("one", "all")]
+TREES = [Auc(**UNIT, levels=levels) for levels in ("one", "all")]
 EVERY = [*COUNTED, *PAIRED, *TREES]
 
 
 def called(statistic: Statistic) -> str:
-    asked = getattr(statistic, "inner", statistic)
-    which = asked.levels if isinstance(asked, Auc) else getattr(asked, "randomizer", "")
-    return f"{asked.name} {which}"
+    option = "levels" if isinstance(statistic, Auc) else "randomizer"
+    return f"{statistic.name} {getattr(statistic, option)}"
 
 
 def query_of(statistic: Statistic) -> Query:

@@ -80,7 +80,7 @@ def test_what_is_released_is_what_was_measured_and_the_parties_noise(
     vectors = query.plan.encode(holdings)
     exchange = Exchange(aggregator_named(spec), query)
     assert query.mechanism is not None
-    drawn = query.mechanism.draw_shares(holdings.ids, 6, query.plan.noises, exchange.randomness)
+    drawn = query.mechanism.draw_shares(holdings.ids, 3, query.plan.noises, exchange.randomness)
     measured = query.plan.measure(vectors.sum(axis=0, dtype=np.uint64))
     expected = measured + query.plan.place(drawn.sum(axis=0).view(np.uint64))
     assert np.abs(drawn).max() > 0

@@ -133,6 +133,16 @@ def test_a_bad_verdict_is_refused_and_leaves_no_trace(name: str) -> None:
         assert sent(server.receive(message)) == sent(answer)
 
 
+def test_more_reports_than_a_party_may_make_are_refused() -> None:
+    """Whatever the coordinator overlooks."""
+    server = Prio3().server(QUERY, 0, Randomness.from_seed(1, "server-0"), Memory())
+    assert QUERY.max_records_per_party == 1
+    two = np.hstack([SUBMIT.rows(), SUBMIT.rows()])
+    refusal = server.receive(replace(SUBMIT, body=two))
+    assert isinstance(refusal, Rejected)
+    assert refusal.reason == "2 reports, where a party holds at most 1 records"
+
+
 def test_only_those_who_submitted_are_verified() -> None:
     server = Prio3().server(QUERY, 0, Randomness.from_seed(1, "server-0"), Memory())
     assert server.receive(SUBMIT.select(np.arange(5))) == Continue()

@@ -72,6 +72,17 @@ def test_choices_move_a_point_by_a(transfer: Transfer) -> None:
     assert {0, 1} == set(choices[0].tolist())
 
 
+def test_keys_are_bound_to_their_place_among_the_transfers() -> None:
+    """A receiver that sends one point twice does not have one key for both."""
+    a, b = scalars(LINKS[:1])
+    b[:, 1] = b[:, 0]
+    points = base_ot.sender_points(a)
+    choices = np.zeros((1, 128), dtype=np.uint8)
+    answers, keys = base_ot.receiver_points(LINKS[:1], points, choices, b)
+    assert answers[0, :33].tobytes() == answers[0, 33:66].tobytes()
+    assert keys[0, 0].tobytes() != keys[0, 1].tobytes()
+
+
 def test_scalars_are_distinct_and_in_range() -> None:
     drawn = scalars(LINKS)[1].reshape(-1, 32)
     numbers = {int.from_bytes(row.tobytes(), "big") for row in drawn}

@@ -1,6 +1,6 @@
 """Correlated OTs: the relation, its counters, and a request that says nothing of the choices."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -53,6 +53,18 @@ def test_the_receiver_holds_the_label_of_its_bit(seed: int, links: int, batches:
         labels = passed(receiver, sender, choices, seed)
         assert labels.shape == (links, bits, 16)
         assert receiver.position == sender.position
+
+
+def test_branches_of_a_link_share_no_keystream() -> None:
+    """One pad under two requests would show the XOR of their choices."""
+    receiver, sender = sides(3, 2)
+    choices = random_bits(4, 2, 40)
+    branches = [receiver, receiver.branch(b"one"), receiver.branch(b"other")]
+    for one, other in combinations(
+        [each.extend(choices, masks_of(1, 2)).u for each in branches], 2
+    ):
+        assert np.count_nonzero(one == other) < one.size / 32
+    passed(receiver.branch(b"one"), sender.branch(b"one"), choices)
 
 
 def test_a_bit_costs_16_bytes_and_a_check_2096() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,8 +16,10 @@ from tallyroom.protocols.joint.choice import Choice, Moved, choose, units_of_eps
 from tallyroom.protocols.joint.computation import STEP_BYTES, Program
 from tallyroom.protocols.joint.noise import draw_noise
 from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.planned import planned
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.joint.two_ends import BASES, Ends, shared
@@ -165,3 +168,13 @@ def test_neither_server_s_view_tells_what_is_shared(who: int) -> None:
     for ours, theirs in zip(*views, strict=True):
         counts = [np.bincount(each.ravel(), minlength=256) for each in (ours, theirs)]
         assert stats.chi2_contingency(counts).pvalue > ALPHA
+
+
+def test_every_quantile_is_a_contest_that_is_paid_for() -> None:
+    """Choices of independent noises compose: k of them cost what one costs, k times."""
+    asked = Quantile(lower=0.0, upper=1.0, mechanism="max")
+    one = planned(asked).plan
+    five = planned(replace(asked, quantile=(0.1, 0.3, 0.5, 0.7, 0.9))).plan
+    assert isinstance(five, NoisyChoice)
+    assert one.sensitivity == units_of_epsilon(1, Moved.ANYHOW)
+    assert five.sensitivity == five.rule.contests * one.sensitivity

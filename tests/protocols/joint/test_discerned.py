@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.choice import Choice
 from tallyroom.protocols.joint.computation import Program
 from tallyroom.protocols.joint.discerned import shared_together, squares_in, twice_together
@@ -20,6 +20,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.run.policy import DEPLOYED
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import CuratedNextAttribute, NextByMax
 from tests.protocols.joint.chances import exact_probabilities
 from tests.protocols.joint.two_ends import BASES, Ends, shared
@@ -154,10 +155,10 @@ def test_it_is_the_curators_best() -> None:
     columns = {name: generator.integers(0, 2, 40).astype(float) for name in "ab"}
     columns["y"] = columns["b"]
     held = deal(columns, 2)
-    total = NextByMax(SCHEMA, "y", (), 2).encode(held).sum(axis=0, dtype=np.uint64)
-    best = int(np.argmax(CuratedNextAttribute(SCHEMA, "y", (), 2).scores(total)))
-    assert NextByMax(SCHEMA, "y", (), 2).noiseless(held).values().tolist() == [0, 1]  # type: ignore[union-attr]
-    assert best == 1
+    pick = planned(NextByMax(SCHEMA, "y", (), 2))
+    curated = planned(CuratedNextAttribute(SCHEMA, "y", (), 2))
+    assert int(np.argmax(curated.noiseless(held).values())) == 1  # type: ignore[union-attr]
+    assert pick.noiseless(held).values().tolist() == [0, 1]  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_picked_is_one_line() -> None:
@@ -170,7 +171,7 @@ def test_what_cannot_be_picked_is_one_line() -> None:
     for tables, classes in (((9,), 3), ((9, 7), 3), ((9, 0), 3), ((9, 9), 0)):
         with pytest.raises(LocalError, match="whole parts"):
             Choice(2, 9, tables=tables, classes=classes)
-    pick = NextByMax(SCHEMA, "y", (), 2)
+    pick = planned(NextByMax(SCHEMA, "y", (), 2))
     for index in (2, 2**64 - 1):
-        with pytest.raises(LocalError, match="do not add up"):
+        with pytest.raises(RunFailed, match="do not add up"):
             pick.decode(np.array([index], dtype=np.uint64), 9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.clear_evaluation import evaluate
-from tallyroom.protocols.joint.noise_circuit import JointLaplace
+from tallyroom.protocols.joint.noise_circuit import JointGeometric, JointLaplace
 from tests.goodness import discrete_laplace_pmf
 
 
@@ -64,6 +64,15 @@ def test_it_costs_no_more_than_was_granted(scale: Fraction, epsilon: Fraction, n
     granted = 2.0**-40
     noise = JointLaplace.spending(scale, Fraction(epsilon), granted, noises)
     assert 0 < noise.delta(Fraction(epsilon), noises) <= granted
+
+
+@pytest.mark.parametrize("kind", [JointLaplace, JointGeometric])
+def test_each_of_many_noises_may_be_off(kind: type[JointLaplace] | type[JointGeometric]) -> None:
+    """The laws of k noises are apart by k times as much as that of one, and (1 + e^ε) of that is
+    lost."""
+    noise = kind.spending(Fraction(2), Fraction(1), 1e-9, 64)
+    lost = 64 * (1 + np.e) * noise.distance
+    assert noise.delta(Fraction(1), 64) == pytest.approx(lost, rel=1e-12)
 
 
 def test_at_a_large_epsilon_the_chance_of_any_noise_is_right_to_its_last_bit() -> None:

@@ -20,8 +20,7 @@ from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.garbling import base_ot
 from tallyroom.protocols.garbling.links import Links, names
 from tallyroom.protocols.kernels.contract import Integers
-from tallyroom.protocols.kernels.matchings import distinct_matchings
-from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -33,7 +32,6 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.router import Router
 from tests.samples import a_query
 
-SEED = bytes(range(16))
 Intercept = Callable[[Message], Iterable[Message]]
 
 
@@ -67,17 +65,12 @@ def a_pairs_query(
     servers: int = 2,
     epsilon: Fraction | None = None,
     noise: Placement = Placement.TOTAL,
-    seed: bytes = SEED,
     **changes: Any,
 ) -> Query:
     max_records_per_party = int(holdings.counts.max())
-    inside = noise is Placement.PER_PAIR
-    prepared = statistic.prepared(
-        Facts.of_one_server(holdings.rows, max_records_per_party, epsilon, inside, seed)
-    )
     parties = len(holdings.ids)
     return a_query(
-        statistic=prepared,
+        statistic=statistic,
         aggregator="additive" if servers > 1 else "curator",
         parties=parties,
         servers=servers,
@@ -94,21 +87,14 @@ def a_pairs_query(
 
 def drawn_values(query: Query, holdings: Holdings) -> Integers:
     """The kernel in the clear over exactly the pairs that were drawn, (pairs, outputs)."""
-    statistic = query.statistic
-    assert isinstance(statistic, Pairs)
-    seed = bytes.fromhex(statistic.pairing)
-    pairs = distinct_matchings(holdings.rows, statistic.matchings, seed).reshape(-1, 2)
-    records = statistic.records_of(holdings)
-    return statistic.kernel.reference(records[pairs[:, 0]], records[pairs[:, 1]])
+    plan = pairs_of(query)
+    pairs, records = plan.sample.pairs(holdings.rows), plan.measured(holdings)
+    return plan.kernel.reference(records[pairs[:, 0]], records[pairs[:, 1]])
 
 
 def owners_of(query: Query, holdings: Holdings) -> Ids:
     """The parties of the pairs that were drawn, (pairs, 2)."""
-    statistic = query.statistic
-    assert isinstance(statistic, Pairs)
-    seed = bytes.fromhex(statistic.pairing)
-    pairs = distinct_matchings(holdings.rows, statistic.matchings, seed).reshape(-1, 2)
-    return np.repeat(holdings.ids, holdings.counts)[pairs]
+    return np.repeat(holdings.ids, holdings.counts)[pairs_of(query).sample.pairs(holdings.rows)]
 
 
 @dataclass
@@ -189,8 +175,7 @@ class Gathering:
     def totals(self) -> NDArray[np.int64]:
         """Of each output, over the pairs that count."""
         assert self.total is not None
-        assert isinstance(self.query.statistic, Pairs)
-        return signed(self.query.statistic.measure(self.total.vector))
+        return signed(self.query.plan.measure(self.total.vector))
 
     def _pass_deadline(self) -> None:
         for block in self.blocks:
@@ -283,7 +268,7 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Base OTs without curves: both keys follow from A, which is fast, and no secret to whoever
     looks. Otherwise sessions are what they are."""
 
-    def pairs_of(links: Links, points: Bytes, count: int) -> Bytes:
+    def key_pairs(links: Links, points: Bytes, count: int) -> Bytes:
         rows = [
             Randomness(point[1:17].tobytes()).rows("keys", links[at : at + 1], count * 32)
             for at, point in enumerate(points)
@@ -299,7 +284,7 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
         if (points[:, 0] != 2).any():
             raise PeerError(names(links), "bytes that are no point of the curve")
         count = choices.shape[1]
-        pairs = pairs_of(links, points, count)
+        pairs = key_pairs(links, points, count)
         keys = np.take_along_axis(pairs, choices[:, :, None, None].astype(np.intp), axis=2)
         answers = np.zeros((len(links), base_ot.reply_bytes(count)), dtype=np.uint8)
         points = answers[:, : count * 33].reshape(len(links), count, 33)
@@ -311,7 +296,7 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
         points = answers[:, : -base_ot.PROOF_BYTES].reshape(len(links), -1, 33)
         if (points[:, :, 0] != 3).any():
             raise PeerError(names(links), "bytes that are no point of the curve")
-        return pairs_of(links, sender_points(scalars), points.shape[1])
+        return key_pairs(links, sender_points(scalars), points.shape[1])
 
     def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
         return randomness.rows(label, links, count * 32).reshape(len(links), count, 32)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import party_machine
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue, Rejected
 from tallyroom.protocols.wire.messages import Message
 from tests.protocols.pairwise.gathering import a_pairs_query, held, ratings
@@ -20,9 +20,8 @@ class Lone:
     def __init__(self) -> None:
         self.holdings = held([2, 2], ratings(4))
         self.query = a_pairs_query(GINI, self.holdings)
-        assert isinstance(self.query.statistic, Pairs)
         counts = self.holdings.counts.astype(np.int64)
-        self.meetings = meeting_messages(self.query, self.query.statistic, counts)
+        self.meetings = meeting_messages(self.query, pairs_of(self.query).sample, counts)
         blocks = list(self.holdings.blocks(2))
         self.evaluator, self.garbler = (
             party_machine(self.query, block, Randomness.from_seed(5, "parties")) for block in blocks

@@ -10,6 +10,7 @@ from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation.contract import Memory
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.pairwise.roles.by_servers import MeetingServer, SubmittingParty
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -155,8 +156,7 @@ def test_each_share_of_records_is_uniform_and_both_together_are_the_records() ->
             view.append(message.body[:, 4:].tobytes())
     for view in views:
         assert uniform_bytes_p(b"".join(view)) > ALPHA
-    statistic = query.statistic
-    assert isinstance(statistic, Pairs)
+    plan = pairs_of(query)
     values = [0.0, 0.25, 0.5, 0.75, 1.0, 0.1]
     records = []
     for index in (0, 1):
@@ -165,9 +165,7 @@ def test_each_share_of_records_is_uniform_and_both_together_are_the_records() ->
         step = machine.receive(release(query, 6))
         assert step == Continue()
         records.append(machine._records)
-    expected = statistic.kernel.input_bits(
-        statistic.records_of(deal({"value": np.array(values)}, 3))
-    )
+    expected = plan.kernel.input_bits(plan.measured(deal({"value": np.array(values)}, 3)))
     assert np.array_equal(records[0] ^ records[1], expected)
 
 
@@ -196,15 +194,16 @@ def test_no_release_of_other_pairs_than_there_are() -> None:
 
 
 def test_no_release_of_records_in_more_pairs_than_the_noise_is_for() -> None:
-    """A coordinator that says `met` is 1 would have a half of the noise."""
+    """A coordinator that says that there are five records, each of which sits out one matching of
+    five, would have noise for four pairs where each of six is in five."""
     honest = asked()
     statistic = honest.statistic
     assert isinstance(statistic, Pairs)
-    query = replace(honest, statistic=replace(statistic, met=1))
-    assert query.statistic.sensitivity < statistic.sensitivity
+    query = replace(honest, records=5, statistic=replace(statistic, pairs_per_party="all"))
+    assert pairs_of(query).sample.met == 4
     machine = server(query)
     machine.receive(submitted(query, [0.5] * 6)[0])
-    step = machine.receive(release(query, 6))
+    step = machine.receive(release(query, 15))
     assert isinstance(step, Rejected)
     assert "more pairs than the noise is for" in step.reason
 

@@ -15,6 +15,7 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     parse_meetings,
 )
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.pairs import PairSample, PairwiseMean
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import party_machine
 from tallyroom.protocols.statistics.of_pairs import Gini
@@ -29,14 +30,17 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     deal_base_ots(monkeypatch)
 
 
+def all_pairs(records: int) -> PairSample:
+    plan = Gini(lower=0.0, upper=1.0, pairs_per_party="all").plan(Facts.of_one_server(records))
+    assert isinstance(plan, PairwiseMean)
+    return plan.sample
+
+
 def test_every_slot_meets_once_and_is_met_by_whom_it_meets() -> None:
     """For every way to hold few records: each record is in one pair of a matching, or in none."""
     for counts in ([1, 1], [3], [2, 3], [1, 0, 2], [1, 1, 1, 1], [4, 1, 2]):
         records = np.array(counts, dtype=np.int64)
-        statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-            Facts.of_one_server(int(records.sum()), int(records.max()), None, False, bytes(16))
-        )
-        parties, entries = draw_meetings(statistic, records)
+        parties, entries = draw_meetings(all_pairs(int(records.sum())), records)
         here = [(int(p), int(e["slot"])) for p, e in zip(parties, entries, strict=True)]
         there = [(int(e["partner"]), int(e["theirs"])) for e in entries]
         second = {end: int(e["second"]) for end, e in zip(here, entries, strict=True)}
@@ -166,10 +170,8 @@ def test_when_time_is_over_a_party_submits_what_it_has() -> None:
 def test_a_record_in_more_pairs_than_the_noise_is_for_is_refused() -> None:
     """All pairs of five records are five matchings, of which each record sits out one: the noise is
     for four. A coordinator that has a record meet in all five is found out by its party."""
-    statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-        Facts.of_one_server(5, 1, None, False, bytes(16))
-    )
-    assert (statistic.matchings, statistic.pairs_of_a_record) == (5, 4)
+    sample = all_pairs(5)
+    assert (sample.matchings, sample.met) == (5, 4)
     entries = np.zeros(5, dtype=ENTRY)
     entries["slot"] = np.arange(5)
     entries["partner"] = [1, 2, 3, 4, 4]
@@ -177,7 +179,7 @@ def test_a_record_in_more_pairs_than_the_noise_is_for_is_refused() -> None:
 
     def told(some: Entries) -> Entries | str:
         row = len(some).to_bytes(4, "little") + some.tobytes()
-        return parse_meetings(np.frombuffer(row, dtype=np.uint8), 0, 1, statistic, 5)
+        return parse_meetings(np.frombuffer(row, dtype=np.uint8), 0, 1, sample, 5)
 
     assert told(entries) == "a record in more pairs than the noise is for"
     assert len(told(entries[:4])) == 4

@@ -26,6 +26,7 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Message, Phase
 from tests.protocols.pairwise.gathering import (
     Gathering,
@@ -109,11 +110,11 @@ def test_all_pairs_are_the_statistic_itself() -> None:
         query, holdings = a_meeting(statistic, [2, 3, 1, 4])
         total = Gathering(query, holdings).run().total
         assert total is not None
-        prepared = query.statistic
-        estimate = prepared.decode(total.vector, total.records, exact=True)
-        assert estimate == pytest.approx(prepared.noiseless(holdings), abs=1e-12)
-        step = 4 * prepared.grid_step + 1e-12
-        assert estimate == pytest.approx(prepared.reference(holdings), abs=step)
+        asked = planned(statistic, query.facts)
+        estimate = asked.decode(total.vector, total.records, exact=True)
+        assert estimate == pytest.approx(asked.noiseless(holdings), abs=1e-12)
+        step = 4 * asked.plan.grid_step + 1e-12
+        assert estimate == pytest.approx(statistic.reference(holdings), abs=step)
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -160,8 +161,7 @@ def test_a_link_with_many_pairs_speaks_in_messages_that_fit_the_wire(
 ) -> None:
     monkeypatch.setattr(schedule, "ROW_BYTES", 4000)
     query, holdings = a_meeting(STATISTICS[name], [9, 5, 1])
-    assert isinstance(query.statistic, Pairs)
-    plan = schedule.Schedule.of(query, query.statistic)
+    plan = schedule.Schedule.of(query)
     assert plan.most < 10
     for blocks, chance in ((1, None), (3, 5)):
         gathering = Gathering(query, holdings, blocks, chance).run()

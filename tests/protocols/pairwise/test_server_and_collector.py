@@ -10,8 +10,8 @@ import pytest
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, CollectorState
-from tallyroom.protocols.aggregation.contract import Memory, OneRound
-from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.one_round import OneRound, ServerState
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.links import Mask
@@ -34,7 +34,6 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.machines import check, collector_machine, server_machine, stages
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 from tests.protocols.pairwise.gathering import (
@@ -81,7 +80,7 @@ def a_full_server(**changes: Any) -> tuple[PairwiseServer, Query, Holdings]:
 
 def cells_of(query: Query, holdings: Holdings) -> Mask:
     everything = np.ones((len(COUNTS), SLOTS), dtype=bool)
-    return both_ends(pairs_of(query), holdings.counts.astype(np.int64), everything)
+    return both_ends(pairs_of(query).sample, holdings.counts.astype(np.int64), everything)
 
 
 def release(members: bytes, cells: bytes) -> Message:
@@ -304,9 +303,9 @@ def test_who_is_silent_when_the_others_are_done_is_excused_once() -> None:
 
 def test_a_slot_counts_only_if_both_parties_call_it_done() -> None:
     query, holdings = a_meeting()
-    statistic = pairs_of(query)
+    sample = pairs_of(query).sample
     counts = holdings.counts.astype(np.int64)
-    parties, entries = draw_meetings(statistic, counts)
+    parties, entries = draw_meetings(sample, counts)
     ends = {
         (int(party), int(entry["slot"])): (int(entry["partner"]), int(entry["theirs"]))
         for party, entry in zip(parties, entries, strict=True)
@@ -314,7 +313,7 @@ def test_a_slot_counts_only_if_both_parties_call_it_done() -> None:
     draw = np.random.default_rng(5)
     for _ in range(50):
         done = draw.integers(0, 2, (3, SLOTS)).astype(bool)
-        mutual = both_ends(statistic, counts, done)
+        mutual = both_ends(sample, counts, done)
         for party in range(3):
             for slot in range(SLOTS):
                 other = ends.get((party, slot))
@@ -339,9 +338,8 @@ def test_who_computes_pairs() -> None:
     for aggregator in ("fss", "masking", "shamir", "shuffle"):
         with pytest.raises(LocalError):
             check(replace(query, aggregator=aggregator, servers=2))
-    with pytest.raises(LocalError, match="no statistic of pairs"):
+    with pytest.raises(LocalError, match="not computed in pairs"):
         pairs_of(a_query())
-    assert isinstance(query.statistic, Pairs)
 
 
 def test_the_run_is_over_once() -> None:

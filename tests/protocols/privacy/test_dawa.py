@@ -291,6 +291,20 @@ def test_stage_2_works_on_shares_and_its_noise_covers_a_replacement(one_sided: b
         buckets.measure(counts[:-1])
 
 
+def test_stage_2_adds_the_noise_that_its_sensitivity_needs() -> None:
+    """500 releases of 16 cells, each a bucket of its own: within 6 standard errors of the
+    variance of discrete Laplace noise on a flat hierarchy, 2s² with s = 2/ε, in each cell."""
+    counts = np.arange(16) * 10_000
+    mechanism = Dawa.spending(Fraction(1), Fraction(1, 2))
+    source = randomness("stage 2")
+    releases = [mechanism.release(counts, source) for _ in range(500)]
+    assert {len(release.buckets.lengths) for release in releases} == {16}
+    assert releases[0].buckets.sensitivity == 2
+    drawn = np.array([release.cells - counts for release in releases])
+    variance = DiscreteLaplace.spending(Fraction(1, 2), 2).variance * 15 / 16  # they sum to n
+    assert drawn.var() == pytest.approx(variance, rel=6 * math.sqrt(5 / drawn.size))
+
+
 def mean_errors(counts: NDArray[np.int64], epsilon: Fraction, runs: int) -> dict[str, float]:
     """Mean squared error of 500 ranges: DAWA, HB, noise on each cell, and DAWA of noisy counts."""
     source = randomness("errors")

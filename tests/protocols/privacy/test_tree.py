@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from tallyroom.protocols.privacy.curves import TreeMechanism
 from tallyroom.protocols.privacy.tree import Tree, laplace_variance
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
@@ -70,6 +71,7 @@ def test_the_scale_covers_the_exact_sensitivity_and_half_of_it_would_not(points:
     exact = interval_sensitivity(points)
     assert exact <= Tree(points).scale(1.0) + 1e-9
     assert exact > Tree(points).scale(1.0) / 2 - 1e-9
+    assert exact <= TreeMechanism(points).sensitivity + 1e-9
 
 
 @pytest.mark.parametrize("points", [1, 2, 3, 4, 6, 8, 13, 16, 32, 64])

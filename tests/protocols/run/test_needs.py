@@ -11,9 +11,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.curated import SmoothAuc
-from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from tests.protocols.statistics.local_form_samples import form_of
 from tests.samples import a_query
 
 
@@ -22,7 +20,6 @@ from tests.samples import a_query
     [
         (QuantileSearch(lower=0.0, upper=1.0), Offer.COMPARE, "fss"),
         (EcdfPoints(lower=0.0, upper=1.0, at=(0.5,)), Offer.COMPARE, "fss"),
-        (form_of(Gini(lower=0.0, upper=1.0)), Offer.RANDOMIZE, "local or shuffle"),
         (SmoothAuc(lower=0.0, upper=1.0), Offer.CURATE, "curator"),
     ],
     ids=lambda value: value.name if isinstance(value, Statistic) else "",

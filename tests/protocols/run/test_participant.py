@@ -13,11 +13,12 @@ from tallyroom.protocols.aggregation.rosters import Fault
 from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.query import Query, decode_query, run_name
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run import participant
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.run.participant import MOST_OVER, Participant, Reply
 from tallyroom.protocols.wire.machine import Continue, Failed, Machine, Spend, Step
 from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction
+from tallyroom.protocols.wire.numbers import milliseconds, number
 from tests import samples
 from tests.samples import a_query, bitmap
 
@@ -338,14 +339,15 @@ def test_a_station_knows_for_how_many_rounds_parties_may_speak_among_themselves(
     assert desk.handle(last).refused == []
 
 
+def put(query: Query) -> Message:
+    return samples.a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
+    )
+
+
 def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) -> None:
     """A process that runs for years keeps of old runs a bounded number of names."""
-    queries = [a_query(nonce=i.to_bytes(8, "little")) for i in range(2 * MOST_OVER)]
-
-    def put(query: Query) -> Message:
-        return samples.a_message(
-            Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
-        )
+    queries = [a_query(nonce=i.to_bytes(8, "big")) for i in range(2 * MOST_OVER)]
 
     for query in queries:
         assert station.handle(put(query)).refused == []
@@ -358,15 +360,45 @@ def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) 
     assert "asks another question" in reasons(station.handle(put(other)))[0][1]
 
 
-def test_names_are_bounded_and_those_of_open_runs_stay(
-    station: Station, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(participant, "MOST_NAMES", 4)
+def test_a_run_is_not_begun_again_however_many_came_between(station: Station) -> None:
+    """A bounded number of names is kept; below the mark, every run counts as begun."""
+    station.begun = BegunRuns(most=4)
+    old, other = (a_query(nonce=bytes(7) + bytes([n])) for n in (1, 2))
+    station.handle(put(old))
+    station.forget(old.run)
     station.handle(ask())
-    for number in range(20):
-        station.forget(bytes([number]) * 28)
-    assert len(station._names) == 4
+    for high in range(20):
+        station.forget(bytes([128 + high]) * 28)
+    assert len(station.begun) == 4
+    assert "is over" in reasons(station.handle(put(old)))[0][1]
+    assert "is over" in reasons(station.handle(put(other)))[0][1]  # it cannot be told from one
+    assert station.handle(submit(0)).refused == []  # a run that is open goes on
+    assert station.handle(ask()).refused == []
+
+
+def test_a_journal_may_tell_of_runs_below_the_mark(station: Station) -> None:
+    station.begun.mark = b"\xff" * 8
+    assert "is over" in reasons(station.handle(ask()))[0][1]
+    station.replaying = True
+    assert station.handle(ask()).refused == []
+    station.replaying = False
     assert station.handle(submit(0)).refused == []
+
+
+def test_a_number_of_the_future_is_refused_and_not_kept(station: Station) -> None:
+    """A coordinator cannot push the mark past all that will ever be asked."""
+    station.begun.clock = lambda: 1_800_000_000.0
+    ahead, now, past = (
+        a_query(nonce=number(milliseconds(1_800_000_000.0 + more), 0))
+        for more in (301, 299, -86401)
+    )
+    assert not station.awaits(put(past))
+    assert "long before our clock" in reasons(station.handle(put(past)))[0][1]
+    assert not station.awaits(put(ahead))
+    assert "ahead of our clock" in reasons(station.handle(put(ahead)))[0][1]
+    assert len(station.begun) == 0
+    assert station.awaits(put(now))
+    assert station.handle(put(now)).refused == []
 
 
 def test_to_forget_a_run_under_another_digest_changes_nothing(station: Station) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.additive import Additive
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -19,7 +21,6 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
@@ -64,7 +65,7 @@ def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: st
     assert words in refusal
 
 
-LOCAL = LocalAuc("auc", encoded(Auc(lower=0.0, upper=1.0, bins="4", labels="public")), 2)
+LOCAL = Auc(lower=0.0, upper=1.0, bins="4", labels="public")
 
 
 @pytest.mark.parametrize(
@@ -266,11 +267,12 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     assert named
     alone = dataclasses.replace(held, columns=named)
     if isinstance(statistic, Pairs):
-        assert len(statistic.records_of(alone)) == alone.rows
-    elif isinstance(statistic, LocalForm):
-        assert len(statistic.measured(alone)) == alone.rows
+        for offers in (Additive.offers, Local.offers):
+            facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
+            assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
-        assert len(planned(statistic, Facts.of_one_server(8, 4)).plan.encode(alone)) == 4
+        plan = planned(statistic, Facts.of_one_server(alone.rows, 2)).plan
+        assert len(plan.encode(alone)) == 4
 
 
 def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:

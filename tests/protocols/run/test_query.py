@@ -5,11 +5,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyroom.protocols.aggregation.mechanism import AddedNoise
+from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
 from tallyroom.protocols.query import MAX_PARTIES, Query, run_name
@@ -17,10 +19,12 @@ from tallyroom.protocols.query import decode_query as decode_named
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tests.samples import NONCE, a_query
+from tallyroom.protocols.statistics.planned import planned
+from tests.samples import NONCE, a_query, holdings_of
 
 
 def decode_query(data: bytes) -> Query:
@@ -313,9 +317,9 @@ def test_a_run_is_named_for_its_query(query: Query, place: int, flip: int) -> No
 
 def test_pairs_that_no_message_could_account_for_are_refused() -> None:
     """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
-    pairs = Gini(lower=0.0, upper=1.0, matchings=1 << 15)
-    few = a_query(statistic=pairs, parties=1000, noise=Placement.TOTAL)
-    assert few.statistic == pairs
+    pairs = Gini(lower=0.0, upper=1.0, pairs_per_party=str(1 << 15))
+    few = a_query(statistic=pairs, parties=1000, records=1 << 16, noise=Placement.TOTAL)
+    assert few.plan.length == 1 << 15
     with pytest.raises(LocalError, match="too many to account for"):
         a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
 
@@ -323,6 +327,60 @@ def test_pairs_that_no_message_could_account_for_are_refused() -> None:
 def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
     with pytest.raises(LocalError, match="too many digits"):
         a_query(epsilon=parse_epsilon("0." + 61 * "3"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nonce": b"run-0002"},
+        {"statistic": Histogram(lower=0.0, upper=2.0, bins=4)},
+        {"statistic": Sum(lower=0.0, upper=1.0)},
+        {"aggregator": "fss"},
+        {"servers": 3},
+        {"records": 5},
+        {"epsilon": Fraction(1)},
+        {"noise": Placement.CURATOR},
+        {"data": "other"},
+        {"min_parties": 3},
+        {"records": 5, "max_records_per_party": 2},
+        {"records": 5, "records_per_unit": 2},
+        {"delta": 1e-6},
+    ],
+    ids=str,
+)
+def test_no_two_questions_draw_from_one_stream(change: dict[str, Any]) -> None:
+    """Masks or noise of one would be taken off by those of the other."""
+    assert a_query(**change).stream != a_query().stream
+    assert a_query(deadline=1.0).stream == a_query().stream  # which changes nothing that is sent
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Sum(lower=0.0, upper=1.0),
+        Histogram(lower=0.0, upper=1.0, bins=4),
+        Ecdf(lower=0.0, upper=1.0, thresholds=16, mechanism="hierarchy"),
+    ],
+    ids=lambda each: each.name,
+)
+@pytest.mark.parametrize("unit", [1, 5])
+def test_noise_covers_all_records_of_a_unit(statistic: Statistic, unit: int) -> None:
+    """One unit goes from one end of the range to the other, which is as far as it can: that costs
+    the ε of the question, no more and no less."""
+    plan = planned(statistic).plan
+    low, high = (
+        plan.measure(plan.encode(holdings_of([value] * unit, 1))[0]) for value in (0.0, 1.0)
+    )
+    moved = int(np.abs(signed(high - low)).sum())
+    query = a_query(
+        statistic=statistic,
+        records=20,
+        epsilon=Fraction(1, 2),
+        records_per_unit=unit,
+        max_records_per_party=5,
+    )
+    assert query.mechanism is not None
+    assert query.mechanism.privacy_map(moved) == query.epsilon
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A statistic may bring machines of its own for every role; nothing but its hooks is asked."""
+"""A plan may bring machines of its own for every role; nothing but its hooks is asked."""
 
 import ast
 from dataclasses import dataclass, replace
@@ -10,6 +10,8 @@ import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import NoisySum
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import (
     check,
@@ -49,14 +51,23 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class OwnMachines(Sum):
+class Recorded(NoisySum):
     """A sum with machines of its own."""
 
-    name: ClassVar[str] = "sum"
-    refusal: ClassVar[str] = ""
+    refusal: str = ""
 
     def machines(self) -> Recorder:
         return Recorder(self.refusal)
+
+
+@dataclass(frozen=True)
+class OwnMachines(Sum):
+    name: ClassVar[str] = "sum"
+    refusal: ClassVar[str] = ""
+
+    def plan(self, facts: Facts) -> NoisySum:
+        plain = super().plan(facts)
+        return Recorded(plain.encoding, plain.strategy, refusal=self.refusal)
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ class Unsuited(OwnMachines):
     refusal: ClassVar[str] = "not with this aggregator"
 
 
-def test_every_role_has_the_machine_that_the_statistic_brings() -> None:
+def test_every_role_has_the_machine_that_the_plan_brings() -> None:
     query = replace(a_query(), statistic=OwnMachines(lower=0.0, upper=1.0))
     randomness = Randomness.from_seed(1, "test")
     name = query.aggregator
@@ -92,8 +103,8 @@ def test_machines_of_its_own_say_which_aggregator_does_not_suit() -> None:
         check(query)
 
 
-def test_only_the_room_of_pairs_asks_whether_a_statistic_is_of_pairs() -> None:
-    """Everything else goes by hooks: a new kind of statistic changes no file but its own."""
+def test_only_those_who_know_pairs_ask_whether_a_plan_is_of_pairs() -> None:
+    """Everything else goes by hooks: a new kind of plan changes no file but its own."""
     packages = ("protocols", "storage", "parties", "servers", "simulation", "tallyroom")
     asking = {
         str(path.relative_to(ROOT))
@@ -103,6 +114,10 @@ def test_only_the_room_of_pairs_asks_whether_a_statistic_is_of_pairs() -> None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("isinstance", "issubclass", "hasattr")
-        and "Pairs" in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        and {"Pairs", "PairwiseMean"} & {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     }
-    assert asking == {"protocols/pairwise/sampling/schedule.py"}
+    assert asking == {
+        "protocols/pairwise/sampling/schedule.py",
+        "protocols/statistics/pairwise.py",  # reads what they release
+        "protocols/statistics/planned.py",
+    }

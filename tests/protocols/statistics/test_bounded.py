@@ -16,7 +16,7 @@ from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Pairwise
-from tallyroom.simulation.statement import describe_data
+from tallyroom.simulation.statement import stated_bounds
 
 TWO = Pairwise(kernel_name="abs(a.x - b.y)")
 
@@ -79,7 +79,7 @@ def test_several_columns_have_a_range_each() -> None:
     columns = {"age": np.array([-1.0, 50.0, 101.0, 7.0]), "pay": np.array([1.0, 2.0, 1e4, 9e4])}
     assert Schema().clipped(deal(columns, 2)) == 3
     Schema().check_bounds()
-    assert describe_data("d", Schema(), 4)["bounds"] == {"age": [0, 100], "pay": [0, 9000]}
+    assert stated_bounds(Schema()) == {"age": [0, 100], "pay": [0, 9000]}
     with pytest.raises(LocalError, match="schema needs public bounds of column 'pay'"):
         Unknown().check_bounds()
 
@@ -103,7 +103,7 @@ def test_bounds_that_were_given_stay() -> None:
     published = {"value": (0.0, 1.0)}
     assert Sum(upper=5.0).with_bounds(published).bounds == (0.0, 5.0)
     assert Sum(lower=-1.0, upper=5.0).with_bounds(published).bounds == (-1.0, 5.0)
-    assert describe_data("d", Sum(lower=-1.0, upper=5.0), 4)["bounds"] == [-1.0, 5.0]
+    assert stated_bounds(Sum(lower=-1.0, upper=5.0)) == [-1.0, 5.0]
 
 
 def test_bounds_that_are_needed_are_asked_for() -> None:

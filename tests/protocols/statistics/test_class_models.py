@@ -11,15 +11,17 @@ from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.metrics import roc_auc_score
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.objective import GRID, STEPS
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import statistic_named
-from tallyroom.protocols.statistics.by_objective import ByObjective
+from tallyroom.protocols.statistics.by_objective import ObjectiveFit
 from tallyroom.protocols.statistics.class_model import ClassModel
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.hand_till import area, hand_till
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.softmax import fit_softmax, softmax
 from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 from tallyroom.protocols.studies.contract import Answer
@@ -147,8 +149,8 @@ def test_no_synthetic_row_at_tiny_epsilon_is_said_and_no_crash() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
-    rows = cells.statistic.noiseless(held)
+    cells = steps.send(Answer.told(planned(picked.statistic).noiseless(held), np.zeros(4), 150))
+    rows = planned(cells.statistic).noiseless(held)
     assert isinstance(rows, SyntheticRows)
     other = replace(rows, codes=np.tile(np.array([0, 3]), (len(rows.codes), 1)))
     with pytest.raises(RunFailed, match="no synthetic row is of a class"):
@@ -160,8 +162,8 @@ def test_rows_of_one_class_alone_make_a_model_and_a_note() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
-    rows = cells.statistic.noiseless(held)
+    cells = steps.send(Answer.told(planned(picked.statistic).noiseless(held), np.zeros(4), 150))
+    rows = planned(cells.statistic).noiseless(held)
     assert isinstance(rows, SyntheticRows)
     with pytest.raises(StopIteration) as stop:
         steps.send(
@@ -174,19 +176,27 @@ def test_rows_of_one_class_alone_make_a_model_and_a_note() -> None:
 NAMED = ("y=0,1", "a=0:8", "town=1,2,3")
 
 
+def mechanism_of(statistic: LogisticObjective | ClassObjective, max_records: int) -> ObjectiveFit:
+    mechanism = statistic.plan(Facts.of_one_server(max_records, max_records)).mechanism
+    assert isinstance(mechanism, ObjectiveFit)
+    return mechanism
+
+
 def test_names_are_entries_of_their_own_and_hostile_words_are_none() -> None:
-    statistic = ClassObjective(attributes=NAMED, target="y", of_class=1, max_records=3)
+    statistic = ClassObjective(attributes=NAMED, target="y", of_class=1)
+    mechanism = mechanism_of(statistic, 3)
+    rows, record = mechanism.rows, mechanism.record
     held = deal(
         {"y": np.array([0.0, 1, 1]), "a": np.array([0.0, 8, 99]), "town": np.array([2.0, 7, 3])}, 1
     )
-    records, positive = statistic.records_of(statistic.encode(held)[0])
+    records, positive = record.records_of(rows.rows_of(rows.encode(held)[0]))
     assert (records / STEPS).tolist() == [[1, -1, 0, 1, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1]]
     assert positive.tolist() == [False, True, True]
-    hostile = statistic.encode(held)[0]
+    hostile = rows.encode(held)[0]
     hostile[1:] = 2**63 + 12345
-    records, _ = statistic.records_of(hostile)
+    records, _ = record.records_of(rows.rows_of(hostile))
     assert (records / STEPS).tolist() == [[1, -1, 0, 0, 0]] * 3
-    released = statistic.published(hostile, Fraction(1), 0.0, Randomness.from_seed(0, ""))
+    released = mechanism.publish(hostile, Fraction(1), 0.0, Randomness.from_seed(0, ""))
     assert (np.abs(released.view(np.int64)) < 1000 * GRID).all()
     assert statistic_named(statistic.name).from_parameters(statistic.parameters()) == statistic
 
@@ -216,24 +226,25 @@ def test_bad_input_is_one_clear_line() -> None:
 @pytest.mark.parametrize(
     "statistic",
     [
-        LogisticObjective(ranges=("a=0:1", "b=0:1"), x=("a", "b"), max_records=9),
-        ClassObjective(attributes=("a=0:1", "b=p,q,r", "y=0,1"), target="y", max_records=9),
+        LogisticObjective(ranges=("a=0:1", "b=0:1"), x=("a", "b")),
+        ClassObjective(attributes=("a=0:1", "b=p,q,r", "y=0,1"), target="y"),
     ],
     ids=lambda each: each.name,
 )
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 def test_a_curator_spends_epsilon_and_no_more_on_the_longest_record(
-    statistic: ByObjective, penalty: float
+    statistic: LogisticObjective | ClassObjective, penalty: float
 ) -> None:
     """Noise of the mechanism that is built for a question, by its own map; and the square that the
     map goes by is that of the longest record there can be."""
     for epsilon in (Fraction(1, 100), Fraction(1), Fraction(20)):
-        mechanism = replace(statistic, penalty=penalty).mechanism(epsilon, 9)
+        fit = mechanism_of(replace(statistic, penalty=penalty), 9)
+        mechanism = fit.perturbation(epsilon, 9)
         assert 0.99 * float(epsilon) < mechanism.privacy_map() <= float(epsilon) * (1 + 1e-12)
-        assert mechanism.terms == statistic.released
-    words = np.full((1, statistic.length), 2**40, dtype=np.uint64)
+        assert mechanism.terms == fit.released
+    words = np.full((1, fit.rows.length), 2**40, dtype=np.uint64)
     words[0, 0] = 1
     if isinstance(statistic, ClassObjective):
         words[0, 2] = 1  # a name that is there
-    longest, _ = statistic.records_of(words.ravel())
+    longest, _ = fit.record.records_of(fit.rows.rows_of(words.ravel()))
     assert ((longest / STEPS) ** 2).sum() == mechanism.square

@@ -14,9 +14,10 @@ from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.estimates import plain
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc, Pairwise
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
+from tests.protocols.statistics.local_form_samples import labelled
 
 KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
 SPREAD = np.linspace(0.1, 0.9, 24)
@@ -109,15 +110,16 @@ def test_auc_takes_a_named_positive_label_however_it_is_computed(labels: Column)
     given, plain_ones = holdings(SPREAD, labels), holdings(SPREAD, (labels == positive) * 1.0)
     named = Auc(lower=0.0, upper=1.0, bins="8", positive=positive)
     unnamed = Auc(lower=0.0, upper=1.0, bins="8")
-    assert (named.records_of(given) == unnamed.records_of(plain_ones)).all()
-    assert Auc(positive=positive).tied_by_rounding(given) == 0
+    met, same = (planned(each).plan.measured for each in (named, unnamed))
+    assert (met(given) == same(plain_ones)).all()
+    assert planned(Auc(positive=positive)).plan.tied_by_rounding(given) == 0
     assert named.reference(given) == pytest.approx(roc_auc_score(labels == positive, SPREAD))
-    for form in (LocalAuc("auc", encoded(named), 3), LocalPairs("auc", encoded(named), 8)):
-        same = replace(form, asked=encoded(unnamed))
-        assert (form.measured(given) == same.measured(plain_ones)).all()
+    reported, same = (labelled(each).measured for each in (named, unnamed))
+    assert (reported(given) == same(plain_ones)).all()
     for method in ("curve", "smooth"):
-        asked_now = replace(named, method=method).asked_of(frozenset())
-        same_now = replace(unnamed, method=method).asked_of(frozenset())
+        asked_now, same_now = (
+            planned(replace(each, method=method)).plan for each in (named, unnamed)
+        )
         assert (asked_now.encode(given) == same_now.encode(plain_ones)).all()
     with pytest.raises(LocalError, match=f"has .*{positive:g}.*--positive"):
         unnamed.reference(given)

@@ -14,7 +14,9 @@ from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.fss.aggregator import Fss
 from tallyroom.protocols.algebra.ring import Vector, add_rows
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Curated
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
 from tallyroom.protocols.randomness import Randomness
@@ -34,6 +36,7 @@ from tallyroom.protocols.statistics.curated import (
     binormal,
 )
 from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.simulation.federation import Federation
 from tests.samples import a_query
@@ -173,12 +176,11 @@ def test_one_class_alone_has_a_defined_area(kind: type[SmoothArea], label: float
     assert 0 <= statistic.number(found, exact=False) <= 1
 
 
-def test_methods_are_asked_as_statistics_of_their_own() -> None:
-    asked = Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0).asked_of(Fss.offers)
-    assert (asked.name, asked.way_of) == ("auc-by-curve", "auc")
-    assert asked.parameters()["score"] == ("s",)
-    assert asked.parameters()["thresholds"] == 32
-    assert Auc().asked_of(Fss.offers) == Auc()
+def test_methods_have_plans_and_statistics_of_their_own() -> None:
+    plan = planned(Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0)).plan
+    assert (plan.columns, plan.length) == (("s", "label"), 2 * 32)
+    assert isinstance(planned(Auc()).plan, PairwiseMean)
+    assert isinstance(planned(Auc(method="smooth", lower=0.0, upper=1.0)).plan, Curated)
     assert type(AveragePrecision().asked_of(Fss.offers)) is AveragePrecisionByCurve
     assert type(AveragePrecision(method="smooth").asked_of(frozenset())) is SmoothAveragePrecision
     assert type(Roc(method="binormal").asked_of(Curator.offers)) is BinormalRoc

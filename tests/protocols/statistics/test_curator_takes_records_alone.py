@@ -11,25 +11,29 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.plans.contract import Curated, Encoding, Integers
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.tables import Tables
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import server_machine
-from tallyroom.protocols.statistics import statistics
+from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.by_curator import ByCurator
 from tallyroom.protocols.statistics.curated import SmoothAuc, SmoothAveragePrecision
-from tallyroom.protocols.statistics.gathered import Gathered
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
 from tallyroom.protocols.statistics.residuals import CuratedCells, CuratedReach
 from tallyroom.protocols.wire.machine import Continue, Rejected
 from tallyroom.protocols.wire.messages import Phase, Role
+from tests.every_statistic import EVERY
 from tests.samples import a_message, a_query
 
 SCHEMA = ("x=0:1", "y=0:1", "label=0,1")
 SCORES = {"lower": 0.0, "upper": 1.0, "thresholds": 4}
-ASKED: list[ByCurator] = [
+ASKED: list[Statistic] = [
     SmoothAuc(**SCORES),  # type: ignore[arg-type]
     SmoothAveragePrecision(**SCORES),  # type: ignore[arg-type]
     PriRoc(**SCORES, depth=2),  # type: ignore[arg-type]
@@ -47,35 +51,53 @@ def three_each() -> Holdings:
     return deal(columns | {"label": np.arange(12.0) % 2}, 4)
 
 
-def forged(statistic: ByCurator, honest: Vector) -> list[Vector]:
+def encoding_of(statistic: Statistic) -> Encoding:
+    plan = planned(statistic, Facts.of_one_server(12, 3, Fraction(1))).plan
+    assert isinstance(plan, Curated)
+    return plan.encoding
+
+
+def counts(statistic: Statistic, honest: Vector) -> tuple[Integers, tuple[int, ...]]:
+    """How many records are in each cell, and how many cells each table has."""
+    encoding = encoding_of(statistic)
+    if isinstance(encoding, Tables):
+        return signed(honest), encoding.sizes
+    assert isinstance(statistic, ByCurator)
+    return statistic.counts_of(honest[None])[0], statistic.tables
+
+
+def forged(statistic: Statistic, honest: Vector) -> list[Vector]:
     """A record less than none in one cell and one more in another, none at all, too many, and one
     that is missing from the last table alone."""
-    cells = statistic.counts_of(honest[None])[0]
+    cells, tables = counts(statistic, honest)
     moved, less = cells.copy(), cells.copy()
     moved[0] -= 4
     moved[1] += 4
     less[-1 - int(np.argmax(cells[::-1] > 0))] -= 1
-    wrong = [moved, 0 * cells, 5 * cells] + [less] * (len(statistic.tables) > 1)
+    wrong = [moved, 0 * cells, 5 * cells] + [less] * (len(tables) > 1)
     cumulative = not np.array_equal(cells, honest.view(np.int64))
     return [(np.cumsum(each) if cumulative else each).astype(np.uint64) for each in wrong]
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
-def test_vectors_of_records_are_taken_and_no_others(statistic: ByCurator) -> None:
-    vectors = statistic.encode(three_each())
-    assert statistic.possible(vectors, 3).all()
-    assert not statistic.possible(vectors, 2).any()
-    assert not statistic.possible(np.stack(forged(statistic, vectors[0])), 3).any()
+def test_vectors_of_records_are_taken_and_no_others(statistic: Statistic) -> None:
+    encoding = encoding_of(statistic)
+    vectors = encoding.encode(three_each())
+    assert encoding.possible(vectors, 3).all()
+    assert not encoding.possible(vectors, 2).any()
+    assert not encoding.possible(np.stack(forged(statistic, vectors[0])), 3).any()
 
 
 def test_every_statistic_of_a_curators_sum_is_tried_here() -> None:
-    kinds = {kind for kind in statistics().values() if issubclass(kind, ByCurator)}
-    summed = {kind for kind in kinds if not issubclass(kind, Gathered)}
-    assert {kind.name for kind in summed} - {each.name for each in ASKED} == {"roc-binormal"}
+    plans = {each.name: planned(each).plan for each in EVERY}
+    summed = {
+        name for name, plan in plans.items() if isinstance(plan, Curated) and not plan.gathered
+    }
+    assert summed - {each.name for each in ASKED} == {"roc-binormal"}
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
-def test_a_curator_refuses_the_party_and_goes_on_without_it(statistic: ByCurator) -> None:
+def test_a_curator_refuses_the_party_and_goes_on_without_it(statistic: Statistic) -> None:
     query = a_query(
         statistic=statistic,
         aggregator="curator",
@@ -88,7 +110,7 @@ def test_a_curator_refuses_the_party_and_goes_on_without_it(statistic: ByCurator
     )
     server = server_machine(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     server.start()
-    vectors = statistic.encode(three_each())
+    vectors = query.plan.encode(three_each())
     for wrong in forged(statistic, vectors[0]):
         body = wrong.astype("<u8").view(np.uint8)[None]
         sent = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, body=body, run=query.run)

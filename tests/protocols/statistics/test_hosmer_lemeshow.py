@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tallyroom.extend import StudyContract
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.calibration import (
@@ -16,7 +17,6 @@ from tallyroom.protocols.statistics.calibration import (
     grouped,
 )
 from tallyroom.protocols.studies.conformance import conducted
-from tallyroom.protocols.studies.contract import StudyContract
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow, between
 
 

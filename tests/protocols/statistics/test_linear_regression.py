@@ -14,6 +14,8 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.linear_regression import STEPS, LinearRegression
+from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.simulation.federation import Federation
 
@@ -34,7 +36,7 @@ REGRESSION = LinearRegression(RANGES, ("age", "years"), "wage")
 def test_without_noise_it_is_least_squares_with_its_usual_errors() -> None:
     """Against scipy's slope and error for one column, numpy's solution for two."""
     data = people(3000)
-    found = REGRESSION.noiseless(deal(data, 7))
+    found = planned(REGRESSION).noiseless(deal(data, 7))
     assert isinstance(found, Coefficients)
     design = np.column_stack([np.ones(3000), data["age"], data["years"]])
     beta = np.linalg.lstsq(design, data["wage"], rcond=None)[0]
@@ -45,7 +47,7 @@ def test_without_noise_it_is_least_squares_with_its_usual_errors() -> None:
     assert found.residual == pytest.approx(np.sqrt(residuals @ residuals / 2997), rel=1e-5)
     one = LinearRegression(("age=0:100", "wage=-50:150"), ("age",), "wage")
     line = stats.linregress(data["age"], data["wage"])
-    for each in (one.noiseless(deal(data, 3)), one.reference(deal(data, 3))):
+    for each in (planned(one).noiseless(deal(data, 3)), one.reference(deal(data, 3))):
         assert isinstance(each, Coefficients)
         np.testing.assert_allclose(each.coefficients, [line.intercept, line.slope], rtol=1e-5)
         np.testing.assert_allclose(each.errors, [line.intercept_stderr, line.stderr], rtol=1e-5)
@@ -60,10 +62,11 @@ def test_the_sensitivity_holds_on_a_grid_of_all_records(columns: int) -> None:
     levels = (-1.0, 0.0, 1.0) if columns == 3 else (-1.0, -1 / 3, 0.0, 1 / 3, 1.0)
     records = np.array(list(itertools.product(levels, repeat=columns + 1)))
     data = {name: records[:, at] for at, name in enumerate([*names, "y"])}
-    rows = statistic.encode(deal(data, len(records))).view(np.int64).astype(float)
+    plan = planned(statistic).plan
+    rows = plan.encode(deal(data, len(records))).view(np.int64).astype(float)
     moved = max(float(np.abs(rows - row).sum(axis=1).max()) for row in rows)
-    assert moved <= statistic.sensitivity
-    assert moved >= statistic.sensitivity - (columns + 1) * STEPS**2
+    assert moved <= plan.sensitivity
+    assert moved >= plan.sensitivity - (columns + 1) * STEPS**2
 
 
 def test_intervals_hold_the_true_coefficients_as_often_as_they_say() -> None:
@@ -72,15 +75,16 @@ def test_intervals_hold_the_true_coefficients_as_often_as_they_say() -> None:
     truth = np.array([5.0, 0.3, 1.5])
     held = np.zeros(3)
     wider = 0
-    prepared = REGRESSION.prepared(Facts.of_one_server(1000, 1, Fraction(4), False, b""))
-    mechanism = DiscreteLaplace.spending(Fraction(4), prepared.sensitivity)
+    asked = planned(REGRESSION, Facts.of_one_server(1000, 1, Fraction(4), False, b""))
+    mechanism = DiscreteLaplace.spending(Fraction(4), asked.plan.sensitivity)
     randomness = Randomness.from_seed(5, "regression")
     for seed in range(300):
-        total = prepared.encode(deal(people(1000, seed), 1))[0]
-        noisy = total + mechanism.draw(prepared.length, randomness).view(np.uint64)
-        found = prepared.interval(noisy, 1000, mechanism.variance, 1.96)
+        total = asked.plan.encode(deal(people(1000, seed), 1))[0]
+        noisy = total + mechanism.draw(asked.plan.length, randomness).view(np.uint64)
+        answer = asked.read(noisy, 1000, Noise(mechanism.variance))
+        found, sampled = answer.interval, answer.estimate
+        assert found is not None
         held += (found.low <= truth) & (truth <= found.high)
-        sampled = prepared.decode(noisy, 1000)
         assert isinstance(sampled, Coefficients)
         wider += bool((found.errors > 1.2 * np.array(sampled.errors)).all())
     assert stats.binomtest(int(held.min()), 300, 0.95, "less").pvalue > 1e-6
@@ -116,6 +120,18 @@ def test_noise_that_hides_the_spread_is_said_and_gives_finite_coefficients() -> 
     assert np.isfinite(result.estimate.coefficients).all()
 
 
+@pytest.mark.parametrize(("deviation", "hidden"), [(1.0, 0), (1e5, 2)])
+def test_which_directions_are_hidden_goes_by_the_noise_that_was_drawn(
+    deviation: float, hidden: int
+) -> None:
+    """Noise for a whole party is as many times that for one record as the party has records."""
+    asked = planned(REGRESSION)
+    noise = Noise((deviation * STEPS**2) ** 2)
+    found = asked.read(asked.total(deal(people(1000), 4)), 1000, noise).estimate
+    assert isinstance(found, Coefficients)
+    assert found.weak == hidden
+
+
 def with_columns(**changes: np.ndarray) -> Holdings:
     return deal(people(40) | changes, 2)
 
@@ -127,16 +143,17 @@ def test_bad_input_is_one_clear_line() -> None:
         (with_columns(years=ages / 5), "age, years are collinear"),
         (deal(people(3), 1), "need more than 3 records"),
     ):
-        for way in (REGRESSION.noiseless, REGRESSION.reference):
+        for way in (planned(REGRESSION).noiseless, REGRESSION.reference):
             with pytest.raises(LocalError, match=words):
                 way(holdings)
     missing = with_columns(years=np.append(people(40)["years"][:39], np.nan))
     with pytest.raises(LocalError, match="'years' has values that are not finite"):
         REGRESSION.reference(missing)
+    narrow = LinearRegression(("age=0:1", "wage=0:100"), ("age",), "wage")
     with pytest.raises(
         LocalError, match=r"'age' has one value only within \[0, 1\]: give it wider"
     ):
-        LinearRegression(("age=0:1", "wage=0:100"), ("age",), "wage").noiseless(with_columns())
+        planned(narrow).noiseless(with_columns())
     for ranges, x, words in (
         (("age=1",), ("age",), "COLUMN=LOWER:UPPER"),
         (("age=2:1",), ("age",), "must be below"),

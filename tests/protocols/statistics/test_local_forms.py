@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local.pairs import PairResponse
-from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query
 from tallyroom.protocols.run.machines import check
-from tallyroom.protocols.statistics import offered, statistics
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
+from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
@@ -26,12 +27,22 @@ from tallyroom.protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.pairwise import Pairs, corollary_1
 from tallyroom.simulation.federation import Federation
-from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import (
+    RECORDS,
+    a_query,
+    form_of,
+    holdings,
+    labelled,
+    locally,
+    quantized,
+)
+
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 
 
-def quantized(values: Any, bins: int) -> Any:
+def middles(values: Any, bins: int) -> Any:
     return (np.minimum(np.floor(values * bins), bins - 1) + 0.5) / bins
 
 
@@ -42,7 +53,7 @@ def mean_difference(values: Any) -> float:
 def test_without_noise_it_is_the_statistic_of_quantized_records() -> None:
     """Against numpy and scipy on the middles of bins."""
     data = holdings()
-    x, y = (quantized(data.column(name), 8) for name in ("x", "y"))
+    x, y = (middles(data.column(name), 8) for name in ("x", "y"))
     counts = np.unique(x, return_counts=True)[1]
     tied = np.sum(counts * (counts - 1))
     pairs = RECORDS * (RECORDS - 1)
@@ -56,32 +67,27 @@ def test_without_noise_it_is_the_statistic_of_quantized_records() -> None:
         (KendallTau(tau="b", **bounds), stats.kendalltau(x, y).statistic),
         (Pairwise(kernel_name="abs(a.x - b.x)", **bounds), mean_difference(x)),
     ):
-        form = form_of(statistic)
-        assert isinstance(form, LocalPairs)
-        assert form.noiseless(data) == pytest.approx(expected, abs=1e-6)
-        assert form.reference(data) == statistic.reference(data)
-        assert form.asked_as == statistic.name
+        assert form_of(statistic).noiseless(data) == pytest.approx(expected, abs=1e-6)
 
 
 def test_auc_without_noise_is_that_of_scores_cut_into_cells() -> None:
     data = holdings()
-    form = form_of(Auc(lower=0.0, upper=1.0, bins="100"))
-    assert isinstance(form, LocalAuc)
+    statistic = Auc(lower=0.0, upper=1.0, bins="100")
     cells = np.minimum(np.floor(data.column("score") * 100), 99)
     positive, negative = (cells[data.column("label") == label] for label in (1, 0))
     wins = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
     expected = wins / (len(positive) * len(negative))
-    assert form.noiseless(data) == pytest.approx(expected, abs=1e-12)
-    assert form.depth == 7
-    assert "100 values, padded to 2^7" in form.grid_words
+    assert form_of(statistic).noiseless(data) == pytest.approx(expected, abs=1e-12)
+    assert labelled(statistic).depth == 7
+    assert "100 values, padded to 2^7" in labelled(statistic).grid_words
 
 
 def test_randomized_rounding_goes_to_points_and_has_their_kernel() -> None:
-    form = form_of(Gini(lower=0.0, upper=2.0, bins="5", rounding="randomized"))
-    assert isinstance(form, LocalPairs)
-    grid = form.inner.kernel.grids[0]
+    statistic = Gini(lower=0.0, upper=2.0, bins="5", rounding="randomized")
+    form = quantized(statistic)
+    grid = form.kernel.grids[0]
     assert (form.kernels[0, 0] * grid.step).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
-    randomizer = randomizer_of(a_query(form))
+    randomizer = randomizer_of(a_query(statistic))
     assert isinstance(randomizer, PairResponse)
     assert randomizer.words == 2
     assert "randomized rounding to 5 bins" in randomizer.name
@@ -100,53 +106,75 @@ def test_randomized_rounding_goes_to_points_and_has_their_kernel() -> None:
 def test_bins_are_those_of_corollary_1(
     statistic: Pairs, records: int, epsilon: Fraction, bins: tuple[int, ...]
 ) -> None:
-    form = statistic.asked_of(Local.offers).prepared(
-        Facts.of_one_server(records, 1, Fraction(epsilon), False, b"")
-    )
-    assert isinstance(form, LocalPairs)
-    assert form.column_bins == bins
+    assert quantized(statistic, locally(records, Fraction(epsilon))).column_bins == bins
     assert corollary_1(10**4, 1.0) == pytest.approx(10)
 
 
-def test_a_form_goes_over_the_wire_and_is_asked_of_the_local_model_alone() -> None:
+def test_records_are_reported_in_the_local_model_and_meet_elsewhere() -> None:
     for statistic in (Gini(lower=0.0, upper=1.0), Auc(lower=0.0, upper=1.0, labels="public")):
-        query = a_query(form_of(statistic))
-        assert decode_query(query.run, query.encode(), "coordinator").statistic == query.statistic
+        query = a_query(statistic)
+        again = decode_query(query.run, query.encode(), "coordinator")
+        assert (again.statistic, again.plan) == (statistic, query.plan)
         check(query)
+        assert query.plan.needs is Offer.RANDOMIZE
         for aggregator, servers, noise in (
             ("additive", 2, Placement.EACH_SERVER),
             ("curator", 1, Placement.CURATOR),
         ):
             other = replace(query, aggregator=aggregator, servers=servers, noise=noise)
-            with pytest.raises(LocalError, match="take --aggregator local or shuffle"):
-                check(other)
+            assert isinstance(other.plan, PairwiseMean)
+            assert query.stream != other.stream
 
 
-def test_forms_are_not_offered() -> None:
-    forms = {name for name, kind in statistics().items() if issubclass(kind, LocalPairs | LocalAuc)}
-    assert forms == {"local-pairs", "local-auc"}
-    assert not forms & set(offered())
+def test_other_bins_are_another_release() -> None:
+    """All that reports depend on is in the plan's identity, and what is read off them is not."""
+    given: dict[str, Any] = {"lower": 0.0, "upper": 1.0, "bins": "8"}
+    kinds: dict[type[Pairs], list[dict[str, Any]]] = {
+        Gini: [
+            {"bins": "7"},
+            {"upper": 2.0},
+            {"value": "x"},
+            {"rounding": "randomized"},
+            {"randomizer": "unary"},
+            {"bits": 9},
+        ],
+        Auc: [
+            {"bins": "7"},
+            {"upper": 2.0},
+            {"score": "x"},
+            {"label": "y"},
+            {"positive": 2.0},
+            {"labels": "public"},
+            {"levels": "all"},
+        ],
+    }
+    for kind, changes in kinds.items():
+        plans = [kind(**given | each).plan(locally()).identity for each in ({}, *changes)]
+        assert len(set(plans)) == len(plans)
+        assert kind(**given | {"lower": 0, "upper": 1}).plan(locally()).identity == plans[0]
+        assert kind(**given, pairs_per_party="3").plan(locally()).identity == plans[0]
+
+
+def test_ways_of_the_local_model_have_no_names() -> None:
+    assert not {"local-pairs", "local-auc"} & statistics().keys()
 
 
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (lambda: LocalPairs("mean", "{}"), "mean"),
-        (lambda: LocalPairs("no such", "{}"), "no statistic"),
-        (lambda: LocalPairs("gini", "[]"), "cannot be asked"),
-        (lambda: LocalPairs("gini", "{" * 5000), "cannot be asked"),
-        (lambda: LocalPairs("gini", "{}"), "canonical"),
-        (lambda: LocalPairs("gini", encoded(Gini()), 1), "all records are alike"),
-        (lambda: LocalPairs("gini", encoded(Gini()), 1025), "2 to 1024 cells"),
-        (lambda: LocalPairs("kendall-tau", encoded(KendallTau()), 33), "1089 cells"),
-        (lambda: LocalAuc("auc", encoded(Auc()), 25), "2 to 2\\^24"),
-        (lambda: LocalAuc("gini", encoded(Gini()), 3), "domain of scores"),
+        (lambda: replace(quantized(Gini(**UNIT)), bins=1), "all records are alike"),
+        (lambda: quantized(Gini(**UNIT, bins="1025")), "2 to 1024 cells"),
+        (lambda: quantized(KendallTau(**UNIT, bins="33")), "1089 cells"),
+        (lambda: labelled(Auc(**UNIT, randomizer="unary")), "Hadamard response"),
+        (lambda: labelled(Auc(bins=str((1 << 24) + 1))), "from 2 to 16777216"),
         (lambda: Gini(bins="1"), "bins is a number"),
         (lambda: Gini(bins="many"), "bins is a number"),
         (lambda: Gini(rounding="up"), "rounding"),
         (lambda: Auc(labels="secret"), "labels"),
-        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give --lower"),  # type: ignore[union-attr]
-        (lambda: Local().check(a_query(form_of(Auc()), epsilon=Fraction(1, 10**9))), "too small"),
+        (lambda: quantized(Gini()), "give --lower"),
+        (lambda: labelled(Auc()), "quantized in the local model: give --lower"),
+        (lambda: quantized(KendallTau(lower=0.0)), "quantized in the local model: give --lower"),
+        (lambda: Local().check(a_query(Auc(**UNIT), epsilon=Fraction(1, 10**9))), "too small"),
     ],
 )
 def test_bad_input_is_one_line(build: Any, reason: str) -> None:

@@ -8,17 +8,28 @@ import pytest
 from sklearn.linear_model import LogisticRegression as Plain
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.objective import GRID
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal, deal_by
 from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.by_objective import ObjectiveFit
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
 from tallyroom.simulation.federation import Federation
 
 RANGES = ("a=-4:4", "b=0:10")
 STUDY = LogisticRegression(("a", "b"), "label", ranges=RANGES, method="objective")
+OBJECTIVE = LogisticObjective(ranges=RANGES, x=("a", "b"))
+
+
+def of_thirty(statistic: LogisticObjective) -> ObjectiveFit:
+    """The mechanism for parties of 30 records at most."""
+    mechanism = statistic.plan(Facts.of_one_server(60, 30)).mechanism
+    assert isinstance(mechanism, ObjectiveFit)
+    return mechanism
 
 
 def data(records: int = 3000, seed: int = 0) -> dict[str, Column]:
@@ -33,11 +44,11 @@ def test_without_noise_it_is_scikit_learns() -> None:
     with Federation(parties=4, data=columns, aggregator="curator") as federation:
         result = federation.run(STUDY, epsilon="inf")
     unlike = deal_by(columns, np.repeat([0, 1, 2], [1, 99, 2900]))
-    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=2900)
-    gathered = statistic.published_exactly(statistic.encode(unlike).ravel())
+    asked = planned(OBJECTIVE, Facts.of_one_server(3000, 2900))
+    gathered = asked.plan.without_noise(unlike)
     design = np.column_stack([columns["a"], columns["b"]])
     plain = Plain(C=np.inf, tol=1e-10, max_iter=1000).fit(design, columns["label"])
-    for found in (result.estimate, result.truth, statistic.decode(gathered, 3000, exact=True)):
+    for found in (result.estimate, result.truth, asked.decode(gathered, 3000, exact=True)):
         assert isinstance(found, Coefficients)
         np.testing.assert_allclose(
             found.coefficients, [*plain.intercept_, *plain.coef_[0]], rtol=1e-4
@@ -76,43 +87,39 @@ def test_separable_and_collinear_columns_have_an_answer() -> None:
 
 def test_a_party_that_is_away_is_left_out_and_no_slot_of_it_counts() -> None:
     held = deal(data(90), 3)
-    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30)
-    vectors = statistic.encode(held)
-    two = statistic.rows_of(vectors[1:].ravel())
-    assert (two == statistic.words_of(held)[30:]).all()
+    mechanism = of_thirty(OBJECTIVE)
+    two = mechanism.rows.rows_of(mechanism.rows.encode(held)[1:].ravel())
+    assert (two == mechanism.record.words_of(held)[30:]).all()
 
 
 def test_what_a_hostile_party_sends_is_a_record_like_any_other() -> None:
     """A count beyond what it can hold, entries of 2^62, labels of any size: clipped."""
     held = deal(data(60), 2)
-    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30)
-    vectors = statistic.encode(held)
+    mechanism = of_thirty(OBJECTIVE)
+    vectors = mechanism.rows.encode(held)
     vectors[1, 0] = 2**64 - 1
     vectors[1, 1:] = 2**62
-    hostile = statistic.published(
-        vectors.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise")
-    )
+    hostile = mechanism.publish(vectors.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise"))
     within = vectors.copy()
     within[1, 0], within[1, 1:] = 30, 1 << 18
-    same = statistic.published(within.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise"))
+    same = mechanism.publish(within.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise"))
     assert (hostile == same).all()
     assert (np.abs(hostile.view(np.int64)) < 100 * GRID).all()
 
 
 def test_its_parameters_go_over_the_wire_and_wrong_ones_are_refused() -> None:
-    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30, penalty=0.5)
+    statistic = replace(OBJECTIVE, penalty=0.5)
     assert statistic_named(statistic.name).from_parameters(statistic.parameters()) == statistic
     for changes, words in (
         ({"penalty": -1.0}, "penalty is from"),
         ({"penalty": float("nan")}, "penalty is from"),
-        ({"max_records": 0}, "1 record or more"),
         ({"x": ("label",)}, "none is the label"),
         ({"x": tuple(f"c{at}" for at in range(70))}, "at most 64 columns"),
     ):
         with pytest.raises(LocalError, match=words):
             replace(statistic, **({"ranges": ()} | changes))
     with pytest.raises(LocalError, match="more than 30 records"):
-        statistic.encode(deal(data(62), 2))
+        of_thirty(statistic).rows.encode(deal(data(62), 2))
 
 
 def test_without_a_curator_it_is_refused_before_anything_is_sent() -> None:

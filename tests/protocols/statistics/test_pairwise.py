@@ -18,6 +18,7 @@ from tallyroom.protocols.kernels.estimator import Design, Zetas
 from tallyroom.protocols.kernels.matchings import rounds
 from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.pairs import DEFAULT_DELTA, PairwiseMean
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query, run_name
 from tallyroom.protocols.records import Holdings, deal
@@ -30,7 +31,9 @@ from tallyroom.protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from tallyroom.protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC, Pairs
+from tallyroom.protocols.statistics.pairwise import MOST_AUTOMATIC, Pairs
+from tallyroom.protocols.statistics.planned import AskedOf, planned
+from tallyroom.protocols.statistics.release import Noise
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
@@ -67,11 +70,20 @@ def continuous(rows: int = 80, seed: int = 4) -> Holdings:
     return deal(columns, 8)
 
 
-def ready(statistic: Pairs, records: int = 60, epsilon: str = "1", inside: bool = False) -> Pairs:
-    return statistic.prepared(Facts.of_one_server(records, 3, Fraction(epsilon), inside, SEED))
+def ready(statistic: Pairs, inside: bool = False) -> AskedOf:
+    return planned(statistic, Facts.of_one_server(60, 3, Fraction(1), inside, SEED))
 
 
-# --- prepared ---
+def plan_of(
+    statistic: Pairs, records: int = 60, epsilon: str | None = "1", inside: bool = False
+) -> PairwiseMean:
+    budget = None if epsilon is None else Fraction(epsilon)
+    plan = statistic.plan(Facts.of_one_server(records, 3, budget, inside, SEED))
+    assert isinstance(plan, PairwiseMean)
+    return plan
+
+
+# --- plans ---
 
 
 def test_all_known_statistics_of_pairs_are_here() -> None:
@@ -80,26 +92,25 @@ def test_all_known_statistics_of_pairs_are_here() -> None:
 
 
 @pytest.mark.parametrize("statistic", KINDS, ids=name_of)
-def test_nothing_is_known_of_pairs_that_were_not_drawn(statistic: Pairs) -> None:
-    for ask in ("slots", "length", "sensitivity"):
-        with pytest.raises(LocalError, match="not drawn yet"):
-            getattr(statistic, ask)
-    prepared = ready(statistic)
-    assert prepared.slots == 3 * prepared.matchings
-    assert prepared.length == prepared.slots * len(prepared.kernel.outputs)
-    assert prepared.sensitivity == prepared.matchings * prepared.kernel.sensitivity
+def test_there_is_a_slot_for_every_pair_of_a_party_and_noise_for_every_pair_of_a_record(
+    statistic: Pairs,
+) -> None:
+    plan = plan_of(statistic)
+    assert plan.slots == 3 * plan.sample.matchings
+    assert plan.length == plan.slots * len(plan.kernel.outputs)
+    assert plan.sensitivity == plan.sample.matchings * plan.kernel.sensitivity
 
 
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_pair_takes_two_records(records: int) -> None:
     with pytest.raises(LocalError, match="at least two records"):
-        ready(Gini(**UNIT), records)
+        plan_of(Gini(**UNIT), records)
 
 
 @pytest.mark.parametrize("records", [2, 3, 4, 5, 8, 9])
 def test_as_many_matchings_as_asked_for_and_as_there_are(records: int) -> None:
     for wanted in ("1", "2", "5", "999999", "all"):
-        found = ready(Gini(**UNIT, pairs_per_party=wanted), records).matchings
+        found = plan_of(Gini(**UNIT, pairs_per_party=wanted), records).sample.matchings
         there = rounds(records)
         assert found == (there if wanted == "all" else min(int(wanted), there))
 
@@ -112,7 +123,7 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
     """More budget, more pairs. Noise on every pair wants one pair at small ε; noise on the total
     wants as many as bring the error within a tenth of that of all pairs, up to a limit."""
     budgets = ("0.1", "1", "10", "100")
-    found = [ready(statistic, 1000, budget, inside).matchings for budget in budgets]
+    found = [plan_of(statistic, 1000, budget, inside).sample.matchings for budget in budgets]
     assert found == sorted(found)
     if inside:
         assert found[:2] == [1, 1]
@@ -130,14 +141,11 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
             goal = 1.1 * error(999, budget)
             assert error(matchings, budget) <= goal or matchings == MOST_AUTOMATIC
             assert matchings == 1 or error(matchings - 1, budget) > goal
-    assert (
-        statistic.prepared(Facts.of_one_server(1000, 3, None, False, SEED)).matchings
-        == MOST_AUTOMATIC
-    )
+    assert plan_of(statistic, 1000, None).sample.matchings == MOST_AUTOMATIC
 
 
 def test_the_noise_of_a_pair_follows_from_epsilon_and_matchings() -> None:
-    prepared = ready(KendallTau(pairs_per_party="5"), inside=True)
+    prepared = plan_of(KendallTau(pairs_per_party="5"), inside=True)
     noise = prepared.circuit_noise(Fraction(2), 1e-9, records_per_unit=3)
     assert noise is not None
     assert noise.scale == Fraction(2 * 5 * 3, 2)
@@ -178,7 +186,7 @@ def test_references_are_those_of_scipy() -> None:
             assert entropy == pytest.approx(-math.log(equal), abs=1e-12)
 
 
-def totals_as(statistic: Pairs, totals: list[int]) -> Vector:
+def totals_as(totals: list[int]) -> Vector:
     return np.array(totals, dtype=np.int64).view(np.uint64)
 
 
@@ -187,21 +195,22 @@ def test_the_mean_of_totals_is_decoded(statistic: Pairs) -> None:
     """Slots that cancel leave the total: they are shares."""
     prepared = ready(statistic)
     holdings = some()
-    means = prepared.kernel.full_means(prepared.records_of(holdings))
+    plan = plan_of(statistic)
+    means = plan.kernel.full_means(plan.measured(holdings))
     pairs = math.comb(holdings.rows, 2)
     totals = np.rint(means * pairs).astype(np.int64).tolist()
-    decoded = prepared.decode(totals_as(prepared, totals), pairs, exact=True)
-    assert decoded == pytest.approx(exact_of(prepared, holdings), abs=1e-9)
+    decoded = prepared.decode(totals_as(totals), pairs, exact=True)
+    assert decoded == pytest.approx(exact_of(statistic, holdings), abs=1e-9)
     slots = np.random.default_rng(1).integers(0, 2**64, (7, len(totals)), dtype=np.uint64)
-    slots[0] += totals_as(prepared, totals) - slots.sum(axis=0, dtype=np.uint64)
-    assert prepared.measure(slots.ravel()).view(np.int64).tolist() == totals
+    slots[0] += totals_as(totals) - slots.sum(axis=0, dtype=np.uint64)
+    assert plan.measure(slots.ravel()).view(np.int64).tolist() == totals
     assert prepared.decode(slots.ravel(), pairs, exact=True) == pytest.approx(decoded, abs=1e-12)
 
 
 def test_noise_from_circuits_is_centred() -> None:
     inside = ready(KendallTau(pairs_per_party="1"), inside=True)
     outside = ready(KendallTau(pairs_per_party="1"))
-    vector = totals_as(inside, [40])
+    vector = totals_as([40])
     assert outside.decode(vector, 100) == pytest.approx(0.4)
     assert inside.decode(vector, 100) == pytest.approx(0.4 + 0.5)
     assert inside.decode(vector, 100, exact=True) == pytest.approx(0.4)
@@ -211,29 +220,32 @@ def test_noise_from_circuits_is_centred() -> None:
 def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
     prepared = ready(statistic)
     with pytest.raises(LocalError, match="no pair was completed"):
-        prepared.decode(np.zeros(prepared.released, dtype=np.uint64), 0)
+        prepared.decode(np.zeros(prepared.plan.released, dtype=np.uint64), 0)
 
 
 def test_deviations_are_those_of_the_estimate() -> None:
     """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
-    every pair. Elsewhere nothing is claimed."""
+    every pair. Elsewhere nothing is claimed beforehand."""
     means: list[Pairs] = [Gini(**UNIT), Variance(**UNIT), KendallTau()]
     for statistic in means:
         for inside in (False, True):
             prepared = ready(statistic, inside=inside)
             pairs, noise = 400, 1000.0
-            unit = prepared.decode(totals_as(prepared, [1]), 1, exact=True)
+            unit = prepared.decode(totals_as([1]), 1, exact=True)
             assert isinstance(unit, float)
             of_mean = noise / pairs if inside else noise / pairs**2
-            (found,) = prepared.deviations(noise, pairs)
+            (found,) = prepared.deviations(totals_as([1]), noise, pairs)
             assert found == pytest.approx(abs(unit) * math.sqrt(of_mean))
+            assert prepared.read(totals_as([1]), pairs, Noise(noise)).foretold
     for statistic in (CollisionEntropy(), KendallTau(tau="b"), Auc(), KINDS[-1]):
-        assert np.isnan(ready(statistic).deviations(1.0, 10)).all()
+        prepared = ready(statistic)
+        totals = totals_as([5] * prepared.plan.released)
+        assert not prepared.read(totals, 10, Noise(1.0)).foretold
 
 
 def test_no_party_has_a_vector_of_its_own() -> None:
     with pytest.raises(LocalError, match="computed in pairs"):
-        Gini(**UNIT).encode(some())
+        plan_of(Gini(**UNIT)).encode(some())
 
 
 # --- what parties hold ---
@@ -258,13 +270,13 @@ def test_cells_that_are_no_numbers_count_as_the_least(statistic: Pairs) -> None:
     for bad in (math.nan, math.inf, -math.inf):
         columns = {name: np.append(column, bad) for name, column in ratings(5).items()}
         least = {name: np.append(column, -1e300) for name, column in ratings(5).items()}
-        taken, meant = (statistic.records_of(deal(each, 2)) for each in (columns, least))
+        taken, meant = (plan_of(statistic).measured(deal(each, 2)) for each in (columns, least))
         assert (taken == meant).all()
 
 
 def test_values_outside_bounds_are_clipped() -> None:
     columns = {"value": np.array([-5.0, 0.25, 0.5, 9.0])}
-    records = Gini(**UNIT, bits=8).records_of(deal(columns, 2))
+    records = plan_of(Gini(**UNIT, bits=8)).measured(deal(columns, 2))
     assert records[:, 0].tolist() == [0, 32, 64, 128]
 
 
@@ -305,13 +317,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     "no bits": {"bits": 0},
     "too many bits": {"bits": 33},
     "a truth for bits": {"bits": True},
-    "negative matchings": {"matchings": -1},
-    "nobody": {"max_records_per_party": 0},
-    "half a seed": {"pairing": "00" * 8},
-    "a seed that is none": {"pairing": "zz" * 16},
-    "a seed with a break": {"pairing": "00" * 16 + "\n"},
-    "spaces for a seed": {"pairing": " " * 32},
-    "a word for inside": {"inside": "yes"},
+    "matchings that follow from the facts": {"matchings": 1},
     "a strange parameter": {"colour": "red"},
 }
 
@@ -351,20 +357,36 @@ def test_a_query_of_pairs_crosses_the_wire(statistic: Pairs, noise: Placement) -
     assert (again.numeric_delta > 0) == (noise is Placement.PER_PAIR)
 
 
-def test_noise_is_drawn_where_it_was_prepared_for() -> None:
+def test_noise_is_drawn_where_the_query_says() -> None:
     query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
-    with pytest.raises(LocalError, match="drawn elsewhere"):
-        replace(query, noise=Placement.PER_PAIR)
+    assert query.circuit_noise is None
+    assert replace(query, noise=Placement.PER_PAIR).circuit_noise is not None
     with pytest.raises(LocalError, match="parties cannot add"):
         replace(query, noise=Placement.PARTIES)
 
 
 def test_other_pairs_are_another_release() -> None:
     """Randomness is drawn by what is released: other matchings must not meet the same masks."""
-    query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
-    assert isinstance(query.statistic, Gini)
-    other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
-    assert query.stream != other.stream
+    facts = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1)).facts
+    plan, *others = (
+        statistic.plan(known).identity
+        for statistic, known in (
+            (Gini(**UNIT), facts),
+            (Gini(**UNIT), replace(facts, seed=b"f" * 32)),
+            (Gini(**UNIT), replace(facts, max_records_per_party=30)),
+            (Gini(**UNIT), replace(facts, noise=Placement.PER_PAIR)),
+            (Gini(**UNIT, pairs_per_party="7"), facts),
+            (Gini(**UNIT, meet="servers"), facts),
+            (Gini(**UNIT, bits=7), facts),
+            (Gini(**UNIT, value="x"), facts),
+            (Gini(lower=0.0, upper=2.0), facts),
+            (Variance(**UNIT), facts),
+            (Pairwise(**UNIT, kernel_name="abs(a.value - b.value)"), facts),
+            (Pairwise(**UNIT, kernel_name="abs(a.value - b.value) + 0"), facts),
+        )
+    )
+    assert len({plan, *others}) == 1 + len(others)
+    assert Gini(lower=0, upper=1).plan(facts).identity == plan
 
 
 def test_a_pilot_decides_how_many_pairs() -> None:
@@ -376,9 +398,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
     assert 0 < 2 * one < two
     known = replace(statistic, pilot=(one, two))
     for epsilon in (1, 30, 300):
-        chosen = known.prepared(
-            Facts.of_one_server(200, 1, Fraction(epsilon), True, SEED)
-        ).matchings
+        chosen = plan_of(known, 200, str(epsilon), inside=True).sample.matchings
 
         def error(matchings: int, epsilon: int = epsilon) -> float:
             design = Design(200, matchings)
@@ -386,7 +406,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
             return design.sampling_variance(Zetas(one, two)) + noise
 
         assert chosen == min(range(1, 200), key=error)
-    blind = statistic.prepared(Facts.of_one_server(200, 1, Fraction(300), True, SEED)).matchings
+    blind = plan_of(statistic, 200, "300", inside=True).sample.matchings
     assert chosen < blind  # the worst case asks for more pairs than this data needs
 
 

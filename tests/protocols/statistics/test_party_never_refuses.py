@@ -4,23 +4,26 @@ Who asks chooses columns, coefficients and how many times there are. Were a part
 its records do not fit those, a few questions would find out any value of it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics.areas import AucByCurve
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.curated import SmoothAuc
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
-from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau
+from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau, Pairwise
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY, records
+from tests.protocols.statistics.local_form_samples import labelled, locally, quantized
 
 VALUES = (0.0, 1.0, 2.0, 37.0, -1e308, 1.7e308, 5e-324, 0.5)
 HUGE = (0.0, 1e308, -1e308)
@@ -41,7 +44,7 @@ def one_record(value: float) -> Holdings:
         AucByCurve(lower=0.0, upper=1.0, thresholds=4),
         SmoothAuc(lower=0.0, upper=1.0, thresholds=4),
         LogisticStep(("x=0:1",)),
-        LogisticObjective(ranges=("x=0:1",), max_records=1),
+        LogisticObjective(ranges=("x=0:1",)),
     ],
     ids=lambda statistic: statistic.name,
 )
@@ -57,24 +60,23 @@ def test_no_statistic_refuses_a_number(statistic: Statistic) -> None:
     for value in VALUES:
         holdings = one_record(value)
         if isinstance(statistic, Pairs):
-            assert len(statistic.records_of(holdings)) == 1
-        elif isinstance(statistic, LocalForm):
-            assert len(statistic.measured(holdings)) == 1
-        else:
-            plan = planned(statistic).plan
-            assert plan.encode(holdings).shape == (1, plan.length)
-            if plan.measurement is not None:
-                assert len(plan.measured(holdings)) == 1
+            for facts in (Facts.of_one_server(1000), locally()):
+                assert len(statistic.plan(facts).measured(holdings)) == 1
+            continue
+        plan = planned(statistic).plan
+        assert plan.encode(holdings).shape == (1, plan.length)
+        if plan.measurement is not None:
+            assert len(plan.measured(holdings)) == 1
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_any_record_is_in_a_pair_and_in_a_report(value: float) -> None:
-    records = AUC.records_of(one_record(value))
+    records = planned(AUC).plan.measured(one_record(value))
     low, high = ([getattr(grid, end) for grid in AUC.kernel.grids] for end in ("low", "high"))
     assert (records >= low).all()
     assert (records <= high).all()
-    KendallTau().records_of(one_record(value))
-    form = LocalPairs("auc", encoded(AUC), 4)
-    assert 0 <= int(form.exact_cells(one_record(value))[0]) < form.cells
-    tree = LocalAuc("auc", encoded(AUC), 3)
+    planned(KendallTau()).plan.measured(one_record(value))
+    form = quantized(Pairwise(kernel_name="auc", lower=0.0, upper=1.0, bins="4"))
+    assert 0 <= int(form.exact_cells(one_record(value))[0]) < form.length
+    tree = labelled(replace(AUC, bins="8"))
     assert 0 <= int(tree.measured(one_record(value))[0]) < 2 * tree.domain

@@ -1,7 +1,6 @@
 """S4's projected histogram on a federation: exact without noise, private picks and cells."""
 
 import csv
-import dataclasses
 import itertools
 import math
 from fractions import Fraction
@@ -13,6 +12,9 @@ from scipy import stats
 
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.contract import Curated, CuratorMechanism, NoisySum, Plan
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.tables import CountedCells
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.projected import private_projection
 from tallyroom.protocols.privacy.thresholded import ThresholdedHistogram, threshold_for
@@ -21,11 +23,15 @@ from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.attributes import parse_attribute
 from tallyroom.protocols.statistics.estimates import Counts
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
+    CellsAbove,
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
+    Pick,
+    Projected,
     ProjectedCells,
 )
 from tallyroom.protocols.statistics.sparse_cells import SparseNextAttribute
@@ -54,6 +60,11 @@ def people(records: int = 1500, seed: int = 0) -> Holdings:
     return deal(columns, 4)
 
 
+def mechanism_of(plan: Plan) -> CuratorMechanism:
+    assert isinstance(plan, Curated)
+    return plan.mechanism
+
+
 def coded(holdings: Holdings, names: tuple[str, ...], bins: int) -> np.ndarray:
     schema = {each.name: each for each in map(parse_attribute, SCHEMA)}
     return np.stack([schema[name].codes(holdings, bins) for name in names], axis=1)
@@ -80,7 +91,7 @@ def test_attributes_are_binned_and_named_as_the_schema_says() -> None:
 def test_scores_are_the_pairs_left_together(chosen: tuple[str, ...]) -> None:
     """By looking at all pairs of 60 records."""
     held = people(60)
-    found = NextAttribute(SCHEMA, "pay", chosen, 3).noiseless(held)
+    found = planned(NextAttribute(SCHEMA, "pay", chosen, 3)).noiseless(held)
     assert isinstance(found, Counts)
     classes = coded(held, ("pay",), 3)[:, 0]
     for name, score in zip(found.names, found.y, strict=True):
@@ -113,23 +124,21 @@ def test_without_noise_it_is_the_greedy_projection_and_the_exact_histogram(
 
 def test_a_curators_pick_is_greedy_at_large_epsilon_and_uniform_at_tiny() -> None:
     """600 picks among four at ε = 10^-6: uniform by chi-square at α = 10^-6."""
-    statistic = CuratedNextAttribute(SCHEMA, "pay", (), 3)
-    total = statistic.encode(people(200)).sum(axis=0, dtype=np.uint64)
+    statistic = planned(CuratedNextAttribute(SCHEMA, "pay", (), 3))
+    total, pick = statistic.total(people(200)), mechanism_of(statistic.plan)
+    assert isinstance(pick, Pick)
     randomness = Randomness.from_seed(4, "picks")
-    best = int(np.argmax(statistic.scores(total)))
-    sure = {int(statistic.published(total, Fraction(10**4), 0.0, randomness)[0]) for _ in range(9)}
+    best = int(np.argmax(pick.scores(total)))
+    sure = {int(pick.publish(total, Fraction(10**4), 0.0, randomness)[0]) for _ in range(9)}
     assert sure == {best}
-    picks = [
-        int(statistic.published(total, Fraction(1, 10**6), 0.0, randomness)[0]) for _ in range(600)
-    ]
+    picks = [int(pick.publish(total, Fraction(1, 10**6), 0.0, randomness)[0]) for _ in range(600)]
     assert stats.chisquare(np.bincount(picks, minlength=4)).pvalue > 1e-6
 
 
-Pick = CuratedNextAttribute | SparseNextAttribute
 TEN = (*(f"c{at}=0,1" for at in range(10)), "y=0,1")
-PICKS: list[Pick] = [
+PICKS = [
     CuratedNextAttribute(TEN, "y", (), 2),
-    SparseNextAttribute(attributes=TEN, target="y", bins=2, max_records=6),
+    SparseNextAttribute(TEN, "y", (), 2),
 ]
 TRIALS, ALPHA = 2200, 1e-7
 
@@ -143,7 +152,7 @@ def adjacent(other: bool) -> Holdings:
 
 @pytest.mark.parametrize("statistic", PICKS, ids=lambda each: each.name)
 def test_no_more_than_epsilon_is_measured_of_a_pick_and_half_of_the_noise_is_caught(
-    statistic: Pick, monkeypatch: pytest.MonkeyPatch
+    statistic: Projected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ε = 2, 2200 picks on each of two adjacent data. The weights of c0 to each of nine others are
     e to 1 and 1 to e, so its chances are 0.232 and 0.0393, of which ln p/p' is 1.78. With half of
@@ -151,18 +160,21 @@ def test_no_more_than_epsilon_is_measured_of_a_pick_and_half_of_the_noise_is_cau
     about 2.4: 33 of 2200 are expected, and 66 would still do. Chances are held to their values by
     binomial tests at α = 10^-7."""
     randomness = Randomness.from_seed(5, statistic.name)
+    plan = planned(statistic, Facts.of_one_server(6, 6)).plan
+    pick = mechanism_of(plan)
+    assert isinstance(pick, Pick)
 
     def picks_of_c0(epsilon: int) -> list[int]:
         found = []
         for other in (False, True):
-            total = statistic.encode(adjacent(other))[0]
-            scores = statistic.scores(total)
+            total = plan.encode(adjacent(other))[0]
+            scores = pick.scores(total)
             with monkeypatch.context() as patched:
                 patched.setattr(
-                    type(statistic), "scores", lambda *_, scores=scores: scores
+                    type(pick), "scores", lambda *_, scores=scores: scores
                 )  # the same each time
                 picked = [
-                    int(statistic.published(total, Fraction(epsilon), 0.0, randomness)[0])
+                    int(pick.publish(total, Fraction(epsilon), 0.0, randomness)[0])
                     for _ in range(TRIALS)
                 ]
             found.append(picked.count(0))
@@ -219,15 +231,15 @@ def test_where_tables_are_too_large_to_square_scores_are_noisy() -> None:
 def test_a_curators_cells_are_those_of_the_sampler_that_enumerates() -> None:
     """Counts of cells passed over 400 draws in a space of 12 cells, each against 400 draws with a
     noise on every cell: chi-square of two samples at α = 10^-6, for the number of cells."""
-    statistic = CuratedProjectedCells(("a=0,1,2", "y=0,1"), "y", ("a",), 2, threshold=3)
+    plan = planned(CuratedProjectedCells(("a=0,1,2", "y=0,1"), "y", ("a",), 2)).plan
     columns = {"a": np.array([0.0] * 6 + [1.0] * 3), "y": np.array([1.0] * 5 + [0.0] * 4)}
-    total = statistic.encode(deal(columns, 1))[0]
+    total, cells = plan.encode(deal(columns, 1))[0], CellsAbove(plan.length, 3)
     mechanism = ThresholdedHistogram.spending(Fraction(1, 2), 3)
     randomness = Randomness.from_seed(8, "cells")
-    drawn = np.zeros((2, statistic.length + 1))
+    drawn = np.zeros((2, plan.length + 1))
     for _ in range(400):
-        found = statistic.published(total, Fraction(1, 2), 0.0, randomness)
-        every = total.astype(np.int64) + mechanism.noise.draw(statistic.length, randomness)
+        found = cells.publish(total, Fraction(1, 2), 0.0, randomness)
+        every = total.astype(np.int64) + mechanism.noise.draw(plan.length, randomness)
         for at, passing in enumerate((found > 0, every > 3)):
             drawn[at, int(passing.sum())] += 1
     seen = drawn[:, drawn.sum(axis=0) >= 10]
@@ -273,7 +285,7 @@ def test_attributes_that_do_not_fit_are_no_candidates() -> None:
     assert len(result.estimate.columns) == 2
     assert result.privacy.epsilon == pytest.approx(50)
     assert any("fits into" in note for note in result.notes)
-    assert NextAttribute((*wide, "y=0,1"), "y", ("c0",)[:0]).length <= MAX_CELLS
+    assert planned(NextAttribute((*wide, "y=0,1"), "y", ())).plan.length <= MAX_CELLS
 
 
 def test_bad_input_is_one_clear_line() -> None:
@@ -306,11 +318,14 @@ def test_noise_makes_no_more_than_two_rows_for_a_record() -> None:
     study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
     steps = study.steps()
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer.told(picked.statistic.noiseless(people(60)), np.zeros(4), 60))
-    much = np.zeros(cells.statistic.length, dtype=np.uint64)
+    cells = steps.send(
+        Answer.told(planned(picked.statistic).noiseless(people(60)), np.zeros(4), 60)
+    )
+    asked = planned(cells.statistic)
+    much = np.zeros(asked.plan.length, dtype=np.uint64)
     much[3] = 10**7
     with pytest.raises(StopIteration) as stop:
-        steps.send(Answer.told(cells.statistic.decode(much, 60), np.zeros(1), 60))
+        steps.send(Answer.told(asked.decode(much, 60), np.zeros(1), 60))
     found = stop.value.value
     assert len(found.estimate.table()[1]) == found.estimate.records == 120
     assert any("noise makes most of the rows" in note for note in found.notes)
@@ -340,8 +355,9 @@ def test_no_cell_above_the_threshold_is_said_and_no_crash() -> None:
     steps = study.steps()
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
     held = people(60)
-    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 60))
-    nothing = cells.statistic.decode(np.zeros(cells.statistic.length, dtype=np.uint64), 60)
+    cells = steps.send(Answer.told(planned(picked.statistic).noiseless(held), np.zeros(4), 60))
+    asked = planned(cells.statistic)
+    nothing = asked.decode(np.zeros(asked.plan.length, dtype=np.uint64), 60)
     with pytest.raises(RunFailed, match="no synthetic row"):
         steps.send(Answer.told(nothing, np.zeros(1), 60))
 
@@ -365,14 +381,13 @@ def test_the_threshold_knows_all_of_the_noise_and_nobody_else_sets_it(
     asked = ProjectedCells(("a=0,1,2", "y=0,1"), "y", ("a",), 2)
     question = Question(asked, "additive", Fraction(1), noise, unit=unit, honest=honest)
     query = question.query(bytes(NONCE_BYTES), 40, servers, 1000, 30)
-    assert isinstance(query.statistic, ProjectedCells)
-    found = query.statistic.threshold
-    assert found == threshold_for(12, 1000, Fraction(1, records), noises)
+    plan = query.plan
+    assert isinstance(plan, NoisySum)
+    assert isinstance(plan.strategy, CountedCells)
+    assert plan.strategy.threshold == threshold_for(12, 1000, Fraction(1, records), noises)
     assert question.difference(query) is None
-    for other in (0, found - 1, found + 1):
-        changed = dataclasses.replace(query.statistic, threshold=other)
-        lie = dataclasses.replace(query, statistic=changed)
-        assert question.difference(lie) == "statistic"
+    with pytest.raises(LocalError, match="no parameter 'threshold'"):
+        ProjectedCells.from_parameters(asked.parameters() | {"threshold": 1})
 
 
 def test_noise_of_each_server_makes_no_more_rows_than_it_should() -> None:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.joint.above_threshold import FirstAbove
+from tallyroom.protocols.plans.contract import Curated, NoisyChoice, NoisySum
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.tables import CountedCells
 from tallyroom.protocols.privacy.prirp import (
     PlotGrid,
     TruePlot,
@@ -17,11 +20,13 @@ from tallyroom.protocols.privacy.prirp import (
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics.estimates import Rows
-from tallyroom.protocols.statistics.first_above import JointReach
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 from tallyroom.protocols.statistics.residuals import (
+    BoundsInTurn,
     CuratedCells,
     CuratedReach,
+    JointReach,
     ResidualCells,
     ResidualReach,
 )
@@ -74,11 +79,11 @@ def test_without_noise_it_is_numpys_histogram(aggregator: str, method: str) -> N
 
 
 def test_a_hierarchy_is_linear_and_exact_counts_come_back() -> None:
-    cells = ResidualCells(("x",), "y", (0.5, 1.2), -16.0, 64.0, 16.0, "hb", 4)
-    total = cells.encode(HELD).sum(axis=0, dtype=np.uint64)
+    cells = planned(ResidualCells(("x",), "y", (0.5, 1.2), -16.0, 64.0, 16.0, "hb", 4))
+    total, plan = cells.total(HELD), cells.plan
     shares = np.random.default_rng(1).integers(0, 2**64, len(total), dtype=np.uint64)
-    released = cells.measure(shares) + cells.measure(total - shares)
-    assert (released == cells.measure(total)).all()
+    released = plan.measure(shares) + plan.measure(total - shares)
+    assert (released == plan.measure(total)).all()
     found = cells.decode(released, 600)
     assert isinstance(found, ResidualCounts)
     assert found.noisy == pytest.approx(total.astype(float))
@@ -185,35 +190,49 @@ def test_the_axis_is_cut_to_what_public_ranges_allow() -> None:
     assert ResidualPlot(coefficients=(0.0, 1.0))._cut((0.0, 64.0), (0.0, 1.0)) == (0.0, 64.0)
 
 
+def bar(statistic: ResidualReach, facts: Facts) -> int:
+    """How many records an axis is to hold."""
+    match statistic.plan(facts):
+        case NoisyChoice(rule=FirstAbove(thresholds=(one, two))):
+            assert one == two
+            return one
+        case NoisySum(strategy=CountedCells(threshold=threshold)):
+            return threshold
+        case Curated(mechanism=BoundsInTurn(threshold=threshold)):
+            return threshold
+    raise AssertionError("no plan of a search")
+
+
 def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
     known = Facts.of_one_server(1000, 1, Fraction(1), False, b"")
-    bars = [
-        kind(("x",), "y", (0.0, 1.0)).prepared(known).threshold
-        for kind in (CuratedReach, JointReach, ResidualReach)
-    ]
-    assert JointReach().sensitivity == 3 + 2  # ε·s of a search that is not monotone, and of one
+    kinds = (CuratedReach, JointReach, ResidualReach)
+    bars = [bar(kind(("x",), "y", (0.0, 1.0)), known) for kind in kinds]
+    units = planned(JointReach(), known).plan.sensitivity
+    assert units == 3 + 2  # ε·s of a search that is not monotone, and of one
     assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
     twice = dataclasses.replace(known, servers=2)
-    assert ResidualReach().prepared(twice).threshold == 926  # times 4√4
-    assert CuratedReach().prepared(twice).threshold == 935  # a curator draws one
+    assert bar(ResidualReach(), twice) == 926  # times 4√4
+    assert bar(CuratedReach(), twice) == 935  # a curator draws one
     three = dataclasses.replace(known, records_per_unit=3)
-    assert ResidualReach().prepared(three).threshold == 950 - 51
-    assert JointReach().prepared(three).threshold == 950 - 45
+    assert bar(ResidualReach(), three) == 950 - 51
+    assert bar(JointReach(), three) == 950 - 45
     exact = dataclasses.replace(known, epsilon=None)
-    assert ResidualReach().prepared(exact).threshold == 0
+    assert bar(ResidualReach(), exact) == 0
     few = dataclasses.replace(known, epsilon=Fraction(1, 1000))
-    assert ResidualReach().prepared(few).threshold == 820
+    assert bar(ResidualReach(), few) == 820
 
 
 def test_a_curators_search_that_sees_noise_alone_finds_a_bound_of_residuals() -> None:
     """n·ε is below 1: the noise of any score could be the first above the bar, and each is about
     an axis that can be drawn."""
-    asked = CuratedReach(("x",), "y", (0.0, 1.0), 0.5, 4)
-    total = asked.encode(HELD).sum(axis=0, dtype=np.uint64)
+    facts = Facts.of_one_server(600, 120, Fraction(1, 1000))
+    asked = planned(CuratedReach(("x",), "y", (0.0, 1.0), 0.5, 4), facts)
+    total, plan = asked.total(HELD), asked.plan
+    assert isinstance(plan, Curated)
     source = Randomness.from_seed(4, "noise alone")
     found = set()
     for _ in range(60):
-        told = asked.decode(asked.published(total, Fraction(1, 1000), 0.0, source), 600)
+        told = asked.decode(plan.mechanism.publish(total, Fraction(1, 1000), 0.0, source), 600)
         assert isinstance(told, Rows)
         lower, upper = told.values()[2:].tolist()
         assert lower == -upper
@@ -224,14 +243,14 @@ def test_a_curators_search_that_sees_noise_alone_finds_a_bound_of_residuals() ->
 def test_empty_scores_after_those_of_residuals_stand_for_the_widest_bound() -> None:
     """Two servers search both axes through as many scores: an index past the last bound of
     residuals is none of another axis."""
-    asked = JointReach(("x",), "y", (0.0, 1.0), 0.5, 4)
+    asked = planned(JointReach(("x",), "y", (0.0, 1.0), 0.5, 4))
     for up, reach in ((0, 0.5), (3, 4.0), (4, 4.0), (19, 4.0), (20, 4.0)):
         told = asked.decode(np.array([2, up], dtype=np.uint64), 10)
         assert isinstance(told, Rows)
         assert told.rows[1] == ["residual", -reach, reach]
         assert told.rows[0] == ["fitted", -0.125, 0.5]
     held = deal({"x": np.array([0.3, 3.0]), "y": np.array([0.4, 9.0])}, 1)
-    measured = asked.measure(asked.encode(held)[0])
+    measured = asked.plan.measure(asked.plan.encode(held)[0])
     assert measured[20:].tolist() == [1, 1, 1, 1] + [0] * 16
 
 
@@ -247,7 +266,8 @@ def test_parties_send_counts_and_no_residual() -> None:
             deal({"x": np.array([5.1, 6.2 + each]), "y": np.array([7.2 - each, 6.9 + each])}, 2)
             for each in (0.0, 0.05)
         )
-        assert (statistic.encode(one) == statistic.encode(two)).all()
+        plan = planned(statistic).plan
+        assert (plan.encode(one) == plan.encode(two)).all()
 
 
 def test_bad_input_is_one_clear_line() -> None:

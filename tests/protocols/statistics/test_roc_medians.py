@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_curve
 
+from tallyroom.extend import StudyContract
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
 from tallyroom.protocols.studies.conformance import conducted
-from tallyroom.protocols.studies.contract import StudyContract
 from tallyroom.protocols.studies.roc_medians import RocMedians
 from tallyroom.simulation import Federation
 

@@ -67,7 +67,7 @@ ASKED = [
     ResidualCells(("x",), "y", (0.0, 1.0), -0.25, 1.0, method="hb", side=2),
     NextAttribute(SCHEMA, "label", (), 3),
     NextAttribute(SCHEMA, "label", ("x",), 3),
-    ProjectedCells(SCHEMA, "label", ("x", "y"), 3, 0),
+    ProjectedCells(SCHEMA, "label", ("x", "y"), 3),
 ]
 
 

@@ -7,17 +7,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.contract import Curated, CuratorMechanism
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.query import MAX_LENGTH
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
+    CellsAbove,
     CuratedNextAttribute,
     CuratedProjectedCells,
+    Pick,
 )
 from tallyroom.protocols.statistics.sparse_cells import (
+    ListedCells,
     SparseCells,
     SparseNextAttribute,
 )
@@ -35,31 +41,52 @@ def data(records: int = 120) -> dict[str, Column]:
     return columns | {"y": (columns["b"] > 0.5).astype(float)}
 
 
-def sparse(**changes: object) -> SparseCells:
-    given: dict[str, object] = {"attributes": SCHEMA, "target": "y", "bins": 3} | changes
-    return SparseCells(**given)  # type: ignore[arg-type]  # fields by name
+def listed(chosen: tuple[str, ...], bins: int, threshold: int, capacity: int) -> AskedOf:
+    """Of one party with 12 records; its plan has this threshold and capacity, whatever follows from
+    public numbers."""
+
+    class Given(SparseCells):
+        def _limits(self, facts: Facts) -> tuple[int, int]:
+            return threshold, capacity
+
+    return planned(Given(SCHEMA, "y", chosen, bins), Facts.of_one_server(12, 12))
+
+
+def mechanism_of(asked: AskedOf) -> CuratorMechanism:
+    plan = asked.plan
+    assert isinstance(plan, Curated)
+    return plan.mechanism
 
 
 @pytest.mark.parametrize("chosen", [(), ("b",), ("c", "a")])
 def test_scores_are_those_of_the_dense_tables(chosen: tuple[str, ...]) -> None:
     held = deal(data(), 3)
-    dense = CuratedNextAttribute(SCHEMA, "y", chosen, 3)
-    total = dense.encode(held).sum(axis=0, dtype=np.uint64)
-    one = SparseNextAttribute(attributes=SCHEMA, target="y", chosen=chosen, bins=3, max_records=40)
-    assert one.scores(one.encode(held).ravel()) == dense.scores(total)
+    facts = Facts.of_one_server(120, 40)
+    dense = planned(CuratedNextAttribute(SCHEMA, "y", chosen, 3), facts)
+    sparse = planned(SparseNextAttribute(SCHEMA, "y", chosen, 3), facts)
+    picks = mechanism_of(dense), mechanism_of(sparse)
+    sent = dense.total(held), sparse.plan.encode(held).ravel()
+    of_tables, of_codes = (
+        pick.scores(each) for pick, each in zip(picks, sent, strict=True) if isinstance(pick, Pick)
+    )
+    assert of_codes == of_tables
 
 
 def test_cells_pass_as_from_the_dense_vector() -> None:
     """How many pass in 400 draws of either kind, in 24 cells at ε = ½: chi-square at α = 10^-6."""
     held = deal(data(12), 1)
-    dense = CuratedProjectedCells(SCHEMA, "y", ("a", "b"), 2, threshold=3)
-    listed = sparse(chosen=("a", "b"), bins=2, threshold=3, capacity=24, max_records=12)
+    dense, sparse = (
+        planned(CuratedProjectedCells(SCHEMA, "y", ("a", "b"), 2)),
+        listed(("a", "b"), 2, threshold=3, capacity=24),
+    )
+    cells = dense.plan.length
+    kinds = (dense, CellsAbove(cells, 3)), (sparse, mechanism_of(sparse))
     randomness = Randomness.from_seed(8, "cells")
-    drawn = np.zeros((2, dense.length + 1))
+    drawn = np.zeros((2, cells + 1))
     for _ in range(400):
-        for at, statistic in enumerate((dense, listed)):
-            total = statistic.encode(held).ravel()
-            found = statistic.published(total, Fraction(1, 2), 0.0, randomness)
+        for at, (asked, mechanism) in enumerate(kinds):
+            total = asked.plan.encode(held).ravel()
+            found = mechanism.publish(total, Fraction(1, 2), 0.0, randomness)
             drawn[at, int(found[0]) if at else int((found > 0).sum())] += 1
     seen = drawn[:, drawn.sum(axis=0) >= 10]
     assert stats.chi2_contingency(seen).pvalue > 1e-6
@@ -123,29 +150,30 @@ def test_past_2_to_the_60_is_refused_or_left_out_in_one_line() -> None:
 
 def test_hostile_codes_are_codes_and_a_lying_curator_is_found_out() -> None:
     held = deal(data(12), 1)
-    statistic = sparse(chosen=("a",), threshold=2, capacity=5, max_records=12)
-    total = statistic.encode(held).ravel()
+    asked = listed(("a",), 3, threshold=2, capacity=5)
+    total, mechanism = asked.plan.encode(held).ravel(), mechanism_of(asked)
+    assert isinstance(mechanism, ListedCells)
     total[0], total[1:] = 2**63, 2**63 + 5
-    assert (statistic.taken(statistic.projected, total) == 0).all()
-    statistic.published(total, Fraction(1), 0.0, Randomness.from_seed(0, ""))
+    assert (mechanism.codes.taken(total, 12) == 0).all()
+    mechanism.publish(total, Fraction(1), 0.0, Randomness.from_seed(0, ""))
     good = np.zeros(11, dtype=np.uint64)
     good[:3], good[6:8] = (2, 1, 4), (9, 3)
-    assert statistic.decode(good, 12).records == 12  # type: ignore[union-attr]
+    assert asked.decode(good, 12).records == 12  # type: ignore[union-attr]
     for at, value in ((0, 6), (0, 2**64 - 1), (1, 4), (1, 2**63), (2, 99), (6, 2), (7, 2**63)):
         bad = good.copy()
         bad[at] = value
-        with pytest.raises(LocalError, match="the curator published"):
-            statistic.decode(bad, 12)
-    one = SparseNextAttribute(attributes=SCHEMA, target="y", bins=3)
+        with pytest.raises(RunFailed, match="the curator published"):
+            asked.decode(bad, 12)
+    one = planned(SparseNextAttribute(SCHEMA, "y", (), 3))
     for picked in (3, 2**64 - 1):
-        with pytest.raises(LocalError, match="not there"):
+        with pytest.raises(RunFailed, match="not there"):
             one.decode(np.array([picked], dtype=np.uint64), 12)
 
 
 def test_parameters_go_over_the_wire_and_sizes_are_bounded() -> None:
-    statistic = sparse(chosen=("a",), threshold=2, capacity=5, max_records=12)
+    statistic = SparseCells(SCHEMA, "y", ("a",), 3)
     assert statistic_named(statistic.name).from_parameters(statistic.parameters()) == statistic
-    for wrong, value in (("capacity", 0), ("capacity", 1 << 40), ("threshold", -1), ("bins", 0)):
+    for wrong, value in (("capacity", 5), ("threshold", 2), ("max_records", 12), ("bins", 0)):
         with pytest.raises(LocalError):
             type(statistic).from_parameters(statistic.parameters() | {wrong: value})
     with pytest.raises(LocalError, match="each once"):

@@ -14,7 +14,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.storage.certificates import Certificates
 
 
-class Witness(Participant):
+class EvidenceKeeper(Participant):
     """Takes receipts off shares, and adds them to the total as evidence for it.
 
     `certificates` are those that servers sign with, as far as they are known.

@@ -9,7 +9,7 @@ MOST_SHOWN = 10_000
 """Parties that are told apart; of more, only how many have submitted."""
 
 
-class Standing(IntEnum):
+class PartyProgress(IntEnum):
     """One byte per party, on the wire as well."""
 
     WAITING = 0
@@ -32,6 +32,6 @@ def party_states(
     submission, or if the run went on without it: it is `closed`."""
     if len(present) > MOST_SHOWN:
         return np.zeros(0, dtype=np.uint8)
-    waiting = np.where(present & (not closed), Standing.WAITING, Standing.GONE)
-    states = np.where(submitted, Standing.SUBMITTED, waiting)
-    return np.where(refusing, Standing.REFUSED, states).astype(np.uint8)
+    waiting = np.where(present & (not closed), PartyProgress.WAITING, PartyProgress.GONE)
+    states = np.where(submitted, PartyProgress.SUBMITTED, waiting)
+    return np.where(refusing, PartyProgress.REFUSED, states).astype(np.uint8)

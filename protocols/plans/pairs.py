@@ -1,0 +1,272 @@
+"""Degree-2 U-statistics: means of a kernel over pairs of records, which two parties compute
+together (S1 §5). The total of the kernel's outputs goes through a secure aggregator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
+from tallyroom.protocols.kernels.matchings import RecordPairs, distinct_matchings, rounds
+from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.measurement import Measurement
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.wire.messages import MAX_ROW
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.aggregation.role_machines import RoleMachines
+
+DEFAULT_DELTA = 2.0**-40
+"""What noise inside a circuit may cost in δ where the analyst grants none in particular."""
+LABELS = Grid.integers(0, 1)
+"""The grid of a column of labels."""
+MOST_TIED = 0.05
+"""The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
+by chance; of time stamps, nearly all."""
+
+
+@dataclass(frozen=True)
+class KernelColumn:
+    """A column of the data that a kernel takes. With `positive`, records that have this value count
+    as 1 and all others as 0."""
+
+    name: str
+    positive: float | None = None
+
+    def values(self, holdings: Holdings) -> Column:
+        values = holdings.column(self.name)
+        return values if self.positive is None else (values == self.positive).astype(np.float64)
+
+
+def kernel_rows(kernel: Kernel, columns: Sequence[KernelColumn], holdings: Holdings) -> Integers:
+    """Records as rows of integers, as the kernel takes them. A label that is neither 0 nor 1 is
+    clipped like any other value."""
+    pairs = zip(columns, kernel.grids, strict=True)
+    return np.stack([grid.encode(column.values(holdings)) for column, grid in pairs], axis=1)
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """Which records meet: pairs of so many `matchings` of all records, drawn from a public `seed`.
+    A record is in `met` pairs at most: with all matchings of an odd number of records, each sits
+    out one."""
+
+    matchings: int
+    met: int
+    seed: bytes
+
+    def pairs(self, records: int) -> RecordPairs:
+        """The pairs of so many records, shape (pairs, 2), one matching after another."""
+        return distinct_matchings(records, self._among(records), self.seed).reshape(-1, 2)
+
+    def count(self, records: int) -> int:
+        """How many pairs are drawn of so many records."""
+        return self._among(records) * (records // 2)
+
+    def _among(self, records: int) -> int:
+        return min(self.matchings, rounds(records))
+
+
+@dataclass(frozen=True)
+class PairwiseMean(Plan):
+    """The mean of a kernel over a sample of pairs of records. Pairs are computed by the parties,
+    two by two, or `by_servers` on shares of the records. With `inside`, noise is drawn in every
+    pair's circuit, else on the total.
+
+    Where order and equality alone count, `compared_within` is the range in which values are told
+    apart; None where the values themselves count."""
+
+    kernel: Kernel
+    inputs: tuple[KernelColumn, ...]
+    sample: PairSample
+    max_records_per_party: int
+    inside: bool
+    by_servers: bool
+    compared_within: tuple[float, float] | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.inputs)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.kernel.outputs)
+
+    @property
+    def slots(self) -> int:
+        """Places for a pair that the largest party has: one a record and matching."""
+        return self.max_records_per_party * self.sample.matchings
+
+    @property
+    def length(self) -> int:
+        return self.outputs if self.by_servers else self.slots * self.outputs
+
+    @property
+    def released(self) -> int:
+        return self.outputs
+
+    @property
+    def noises(self) -> int:
+        return self.outputs
+
+    @property
+    def sensitivity(self) -> int:
+        return self.sample.met * self.kernel.sensitivity
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    def measure(self, total: Vector) -> Vector:
+        """The total over all pairs, of each output."""
+        summed: Vector = total.reshape(-1, self.outputs).sum(axis=0, dtype=np.uint64)
+        return summed
+
+    def place(self, noise: Vector) -> Vector:
+        return noise
+
+    def encode(self, holdings: Holdings) -> Vector:
+        raise LocalError("a kernel is computed in pairs: no party has a vector of its own")
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return None
+
+    def measured(self, holdings: Holdings) -> Integers:
+        """Records as rows of integers, as the kernel takes them."""
+        return kernel_rows(self.kernel, self.inputs, holdings)
+
+    def without_noise(self, holdings: Holdings) -> Vector:
+        """The total over the pairs that were drawn: sampling them errs by itself."""
+        if holdings.rows < 2:
+            raise LocalError("a pair takes two records")
+        pairs = self.sample.pairs(holdings.rows)
+        first, second = self.measured(holdings)[pairs].transpose(1, 0, 2)
+        total: Vector = self.kernel.reference(first, second).sum(axis=0).view(np.uint64)
+        return total
+
+    def words(self, scale: float) -> str:
+        outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
+        if self.inside:
+            return f"Laplace of scale {scale:.6g} on {outputs} inside the circuit of every pair"
+        return f"discrete Laplace of scale {scale:.6g} on the total of {outputs} over all pairs"
+
+    # --- the grid of values ---
+
+    @property
+    def _grid(self) -> Grid:
+        """That of the columns whose values count, which have one; labels are 0 or 1."""
+        grids = self.kernel.grids
+        return next((each for each in grids if each != LABELS), grids[0])
+
+    @property
+    def grid_step(self) -> float:
+        """Without bounds it is relative to each value, 2^-24 of it."""
+        return 0.0 if isinstance(self._grid, OrderedGrid) else self._grid.step
+
+    @property
+    def grid_words(self) -> str:
+        if isinstance(self._grid, OrderedGrid):
+            return "values are rounded to 24 significant bits; bounds would round to their range"
+        return f"values are rounded to multiples of {self.grid_step:.3g}"
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        if self.compared_within is None:
+            return 0
+        tied = 0
+        for column, grid in zip(self.inputs, self.kernel.grids, strict=True):
+            values = np.clip(column.values(holdings), *self.compared_within)
+            tied += len(np.unique(values)) - len(np.unique(grid.encode(values)))
+        return tied
+
+    def check_resolution(self, holdings: Holdings) -> None:
+        """Bounds that were given are as coarse as somebody wants them; without, nobody chose."""
+        if not isinstance(self._grid, OrderedGrid):
+            return
+        distinct = sum(len(np.unique(each.values(holdings))) for each in self.inputs)
+        if (tied := self.tied_by_rounding(holdings)) > distinct * MOST_TIED:
+            raise LocalError(
+                f"{tied} of {distinct} distinct values cannot be told apart in 24 significant "
+                "bits: give --lower and --upper, and they are compared within that range"
+            )
+
+    # --- how it is asked ---
+
+    @property
+    def trust(self) -> str:  # type: ignore[override]  # it depends on who computes pairs
+        """Nobody checks what a garbler garbles, nor the weights in its output ciphertexts."""
+        if self.by_servers:
+            return (
+                "server-0 garbles all pairs and must follow the protocol: one that deviates can "
+                "make the released total tell any record, past any noise"
+            )
+        return (
+            "the party of a pair that garbles must follow the protocol: one that deviates can make "
+            "the released total tell the other's record, past any noise"
+        )
+
+    def machines(self) -> "RoleMachines":
+        """Parties meet two by two, or servers compute on shares of their records. The roles know
+        this class, which names them only here."""
+        if self.by_servers:
+            from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
+
+            return ServerMachines()
+        from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
+
+        return PairwiseMachines()
+
+    def placement(self, servers: int) -> Placement:
+        if servers == 1:
+            return Placement.PER_PAIR
+        return Placement.JOINT if servers == 2 else Placement.EACH_SERVER
+
+    def check_asked(self, parties: int, noise: Placement) -> None:
+        if noise is Placement.PARTIES:
+            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        if self.by_servers:
+            if self.inside:
+                raise LocalError("--meet servers has noise on the total: --noise joint")
+            return
+        # A release names parties, and the slots of each that count: bitmaps in one row.
+        if -(-parties // 8) + parties * -(-self.slots // 8) > MAX_ROW:
+            raise LocalError(
+                f"{self.slots} pairs for each of {parties} parties are too many to account for: "
+                "choose fewer --pairs-per-party"
+            )
+
+    def circuit_noise(
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
+    ) -> CircuitLaplace | None:
+        """The noise of each output of each pair."""
+        if epsilon is None or not self.inside:
+            return None
+        return CircuitLaplace.spending(
+            epsilon,
+            delta or DEFAULT_DELTA,
+            self.kernel.sensitivity,
+            self.sample.met * records_per_unit,
+            self.outputs,
+        )
+
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
+        if (noise := self.circuit_noise(epsilon, delta, records_per_unit)) is None:
+            return 0.0
+        return noise.delta(epsilon, self.sample.met * records_per_unit, self.outputs)
+
+    def counted(self, release: bytes) -> int:
+        """Pairs: so many as it says, or half of the slots that it names."""
+        if self.by_servers:
+            return int.from_bytes(release, "little")
+        slots = np.unpackbits(np.frombuffer(release, dtype=np.uint8))
+        return int(np.count_nonzero(slots)) // 2
+
+    def is_whole(self, records: int, counted: int) -> bool:
+        return self.sample.count(records) == counted

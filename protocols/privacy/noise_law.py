@@ -1,0 +1,89 @@
+"""The contract of a noise law: how the noise on integers is distributed, and what that costs.
+
+A law is a frozen dataclass of exact numbers, calibrated to a loss and to a sensitivity. Who draws
+it is the placement's affair (`protocols.privacy.mechanisms.Placement`). Laws are found by name
+through the entry-point group `tallyroom.noise_laws`; every law passes `NoiseLawContract`
+(`protocols.privacy.conformance`).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyroom.protocols import registry
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.loss import PrivacyLoss
+from tallyroom.protocols.randomness import Randomness
+
+Ids = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The most that replacing one unit of privacy moves the integers that noise is added to: in
+    the L1 norm, and in the square of the L2 norm. Both are exact bounds."""
+
+    l1: int
+    squared_l2: int
+
+    @classmethod
+    def of_l1(cls, l1: int) -> Self:
+        """Where nothing else is known: no L2 norm is above the L1 norm."""
+        return cls(l1, l1**2)
+
+
+class NoiseLaw(ABC):
+    """Noise of this law is added to each integer of a vector, independently.
+
+    Adjacency: one unit is replaced; the number of records is public.
+    """
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> Self:
+        """The least noise under which a release costs no more than `loss`. Raises `LocalError`
+        where no noise of this law does that.
+
+        Preconditions: the loss is bounded, and the sensitivity above 0.
+        """
+
+    @abstractmethod
+    def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        """The cost of a release: the law's privacy map."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float: ...
+
+    @abstractmethod
+    def log_chance(self, value: int) -> float:
+        """The logarithm of the probability of a value, up to a constant."""
+
+    @abstractmethod
+    def quantile(self, level: float, noises: Fraction | int = 1) -> int:
+        """The least integer x such that a sum of so many noises is x or less with probability
+        `level`, from ½ to below 1; shares make parts of a noise."""
+
+    @abstractmethod
+    def draw(self, count: int, randomness: Randomness) -> Integers:
+        """So many independent noises."""
+
+    @abstractmethod
+    def draw_shares(self, ids: Ids, enough: int, count: int, randomness: Randomness) -> Integers:
+        """What each of several drawers adds, shape (len(ids), count): the shares of any `enough`
+        of them sum to noises of this law. Raises `LocalError` where the law has no shares.
+
+        A drawer's share depends on its id and the randomness, not on who else is in the block.
+        """
+
+
+def noise_law_named(name: str) -> type[NoiseLaw]:
+    """Raises `LocalError` if there is none of that name, or if it cannot be loaded."""
+    kind: type[NoiseLaw] = registry.kind_named(registry.NOISE_LAWS, name, NoiseLaw)
+    return kind

@@ -1,0 +1,151 @@
+"""`tally party`: one party, until it is stopped."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyroom.parties.consent import read_policy
+from tallyroom.parties.data import held
+from tallyroom.parties.membership import (
+    claim_token,
+    discard_claim,
+    is_member,
+    join_federation,
+    run_member,
+)
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.process import PartyConfig
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.enrolment import Token
+from tallyroom.protocols.run.policy import DEPLOYED
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.servers.logs import configure_logs
+from tallyroom.simulation.command.messages import say, warn
+from tallyroom.simulation.command.process_options import (
+    IdentityFolder,
+    Insecure,
+    LogFormat,
+    LogLevel,
+    member_of,
+    serve_until_stopped,
+)
+from tallyroom.storage.store import keep_private
+
+commands = typer.Typer()
+
+MAX_TOKEN = 4096
+
+
+@commands.command()
+def party(
+    context: typer.Context,
+    identity: IdentityFolder,
+    coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
+    data: Annotated[str, typer.Option(help="What this party holds: a DATA SPEC.")],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TALLY_TOKEN",
+            help="One-time token, if there is no identity yet; all users of the machine can see it "
+            "here: better in the environment or a file.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the one-time token, instead.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="Folder of tokens to claim one from, instead.")
+    ] = None,
+    enrolment: Annotated[
+        str | None, typer.Option(help="host:port to enrol at; the coordinator's host, port 7099.")
+    ] = None,
+    slices: Annotated[
+        int | None,
+        typer.Option(
+            "--slice", help="Deal the data to N parties, and hold only this party's part."
+        ),
+    ] = None,
+    peer: Annotated[
+        str,
+        typer.Option(
+            envvar="TALLY_PEER", help="How to meet other parties: direct, with --listen, or relay."
+        ),
+    ] = "direct",
+    listen: Annotated[
+        str, typer.Option(help="host:port where other parties may call; none if left out.")
+    ] = "",
+    advertise: Annotated[
+        str, typer.Option(help="host:port where they find it, if that is another.")
+    ] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TALLY_POLICY",
+            help="TOML file: what this party agrees to; a careful default, if left out.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder for its ledger; the identity's if left out.")
+    ] = None,
+    insecure: Insecure = False,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
+    parties through the coordinator's relay, sealed, unless it has one."""
+
+    keep_private()
+    agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
+    meeting = PeerConfig(peer, listen, advertise)
+    configure_logs("party", log_format, log_level)
+    credentials = member_of(identity, Role.PARTY) if is_member(identity) else None
+    dataset = held(data)  # before a token is spent
+    for note in (*dataset.notes, *dataset.uncounted()):  # for its operator, and nobody else
+        warn(note)
+    at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
+    if credentials is None:
+        _enrol(identity, token or _read_token(token_file), tokens, at)
+        source = context.get_parameter_source("token")
+        if source is not None and source.name == "COMMANDLINE":
+            say("--token shows in the list of processes: TALLY_TOKEN or --token-file do not")
+        credentials = member_of(identity, Role.PARTY)
+    configure_logs(credentials.identity.name, log_format, log_level)
+    holdings = dataset.held_by(credentials.identity.first, slices)
+    say(f"{credentials.identity.name} holds {holdings.rows} records")
+    config = PartyConfig(
+        credentials,
+        coordinator,
+        holdings,
+        store=store or identity,
+        peer=meeting,
+        policy=agreed,
+    )
+    serve_until_stopped(run_member(identity, config, at))
+
+
+def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) -> None:
+
+    if token:
+        claimed = Token.decode(token.strip())
+    elif tokens is not None:
+        claimed = claim_token(tokens, socket.gethostname())
+    else:
+        raise LocalError(f"no identity in {identity}: give --token-file to enrol")
+    asyncio.run(join_federation(identity, claimed, target))
+    if tokens is not None:
+        discard_claim(tokens, socket.gethostname())
+
+
+def _read_token(path: Path | None) -> str | None:
+    """Raises `LocalError`. Only as much is read as a token may be long."""
+    if path is None:
+        return None
+    try:
+        with path.open() as file:
+            return file.read(MAX_TOKEN)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LocalError(f"cannot read a token from {path}: {reason}") from None

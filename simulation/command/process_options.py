@@ -1,0 +1,94 @@
+"""Options of the process commands, and the checks that they have in common."""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Coroutine
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Credentials, passport_of
+from tallyroom.protocols.privacy.caps import Composition
+from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.simulation.command.messages import say
+from tallyroom.storage.store import keep_private
+
+IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
+Lifetime = Annotated[float, typer.Option(help="Days that party certificates are valid.")]
+Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
+Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
+Cap = Annotated[
+    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released.")
+]
+CapDelta = Annotated[
+    float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta ever released.")
+]
+Composes = Annotated[
+    Composition,
+    typer.Option(
+        "--composition",
+        help="How releases add up: sum; or tight, if no epsilon is chosen after an answer.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", envvar="TALLY_INSECURE", help="For trials: do without safeguards."),
+]
+LogFormat = Annotated[str, typer.Option(envvar="TALLY_LOG_FORMAT", help="text or json.")]
+LogLevel = Annotated[
+    str, typer.Option(envvar="TALLY_LOG_LEVEL", help="debug, info, warning or error.")
+]
+MetricsAt = Annotated[
+    str | None, typer.Option("--metrics", help="host:port for Prometheus; none if left out.")
+]
+
+
+def limit_of(cap: str | None) -> Fraction | None:
+
+    return parse_epsilon(cap) if cap else None
+
+
+def days_of(lifetime: float) -> dt.timedelta:
+    if not 0 < lifetime <= 365:
+        raise LocalError("party certificates hold for some time, a year at most")
+    return dt.timedelta(days=lifetime)
+
+
+def member_of(folder: Path, role: Role) -> Credentials:
+    """Raises `LocalError` on an identity that nobody would take any more."""
+
+    credentials = read_identity(folder, role)
+    if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
+        raise LocalError(
+            f"the certificate in {folder} has expired: a party enrols again in an empty folder "
+            "with a new token, others get `tally enrol renew`"
+        )
+    return credentials
+
+
+def check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
+    """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
+    missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
+    if missing and not insecure:
+        raise LocalError(
+            f"a {role} without {' and '.join(missing)} sets no bound to what it releases that "
+            "outlives it: give both, or --insecure for a trial without real data"
+        )
+
+
+def announce(name: str) -> Callable[[int], None]:
+    return lambda port: say(f"{name} listens on port {port}")
+
+
+def serve_until_stopped(work: Coroutine[None, None, None]) -> None:
+
+    keep_private()
+    try:
+        asyncio.run(work)
+    except OSError as error:
+        raise LocalError(str(error)) from None
