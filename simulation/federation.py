@@ -30,7 +30,7 @@ from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
-from tallyroom.simulation.known_data import noiseless, with_categories
+from tallyroom.simulation.known_data import beside, noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
     Cheat,
@@ -268,7 +268,7 @@ class Federation:
         notes = self._notes(question, plan, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
-            truth=truth,
+            truth=beside(truth, result.estimate),
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *notes),
             noiseless=noiseless(result.proof, opened, present),

@@ -30,6 +30,7 @@ SLOW = {
     "fss/test_native",
     "fss/test_uniform",
     "fss/test_vdaf_vectors",
+    "golden/test_golden",
     "parties/test_durable_answers",
     "parties/test_membership",
     "parties/test_peers",

@@ -10,16 +10,11 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.areas import (
-    AucByCurve,
-    AveragePrecision,
-    AveragePrecisionByCurve,
-)
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -38,7 +33,6 @@ from tallyroom.protocols.statistics.of_pairs import (
 )
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import (
     CuratedNextAttribute,
     CuratedProjectedCells,
@@ -82,15 +76,14 @@ EVERY: tuple[Statistic, ...] = (
     RunningSum(**UNIT, steps=12),
     Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
-    AucByCurve(**GRID),
+    Auc(**GRID, method="curve"),
     AveragePrecision(**GRID),
-    AveragePrecisionByCurve(**GRID),
     CalibrationCounts(at=(0.2, 0.5, 0.7)),
-    SmoothAuc(**GRID),
-    SmoothAveragePrecision(**GRID),
-    BinormalRoc(**GRID),
-    PriRoc(**GRID),
-    PriRocFix(**GRID),
+    Auc(**GRID, method="smooth"),
+    AveragePrecision(**GRID, method="smooth"),
+    Roc(**GRID, method="binormal"),
+    Roc(**GRID, method="priroc"),
+    Roc(**GRID, method="priroc-fix"),
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
     LogisticObjective(ranges=("a=0:1",), x=("a",)),

@@ -35,6 +35,7 @@ from tallyroom.protocols.privacy.curves import (
     TreeMechanism,
 )
 from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.strategies import Strategy
 
 SMOOTHINGS = ("isotonic", "none", "1", "2")
 
@@ -60,7 +61,7 @@ class ClassDistributions:
 
 
 @dataclass(frozen=True)
-class ClassCurves:
+class ClassCurves(Strategy):
     """Over `points` thresholds of each of `scores` scores; vectors hold, for each score, the counts
     of records in cells 1..i of its row of 2N."""
 
@@ -101,9 +102,9 @@ class ClassCurves:
     def released(self) -> int:
         return self._counts_positives + 2 * self.scores * self.curve.released
 
-    def measure(self, counts: Shares) -> Shares:
+    def measure(self, total: Shares) -> Shares:
         """The number of positives, where it is counted, and each class's curve of each score."""
-        rows = counts.reshape(self.scores, 2, self.points)
+        rows = total.reshape(self.scores, 2, self.points)
         positives = rows[:1, 1, -1] - rows[:1, 0, -1]
         parts = [positives] if self._counts_positives else []
         for row in rows:
@@ -193,8 +194,11 @@ class ClassCurves:
             return self.curve.shape.total_shares
         return np.ones(self.points)
 
+    def words(self, scale: float) -> str:
+        return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {self.noisy}"
+
     @property
-    def words(self) -> str:
+    def noisy(self) -> str:
         """What noise is added to."""
         curves = f"{self.curve.noisy}, for each class"
         if self.scores > 1:

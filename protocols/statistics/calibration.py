@@ -14,27 +14,79 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
+from tallyroom.protocols.plans.encodings import clipped
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import role
+from tallyroom.protocols.statistics.release import Answer, Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FIXED_POINT = 1 << 16
 """Scores are rounded to so many parts of 1."""
+SENSITIVITY = 4 * FIXED_POINT
 MAX_GROUPS = 1024
 COLUMNS = ["predicted positives", "observed positives", "observed negatives"]
 
 
 @dataclass(frozen=True)
-class CalibrationCounts(Legacy):
+class CalibrationCells(Encoding):
+    """A record adds its score, and 1 to the positives or negatives, in its group."""
+
+    score: str
+    label: str
+    positive: float
+    at: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.score, self.label)
+
+    @property
+    def length(self) -> int:
+        return 3 * (len(self.at) + 1)
+
+    @property
+    def sensitivity(self) -> int:
+        return SENSITIVITY
+
+    def encode(self, holdings: Holdings) -> Vector:
+        """Scores that are no probabilities count as the nearest one, and what is no number as 0."""
+        scores = clipped(holdings.column(self.score), 0.0, 1.0)
+        positive = is_positive(holdings.column(self.label), self.positive)
+        parties, groups = len(holdings.ids), len(self.at) + 1
+        row = np.repeat(np.arange(parties), holdings.counts) * groups
+        row += group_of(scores, self.at)
+        parts = [np.rint(scores * FIXED_POINT), FIXED_POINT * positive, FIXED_POINT * ~positive]
+        # Sums of whole numbers below 2^53 are exact in doubles.
+        sums = [np.bincount(row, each, parties * groups) for each in parts]
+        return np.stack(sums, axis=1).reshape(parties, -1).astype(np.uint64)
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return None
+
+    @property
+    def grid_step(self) -> float:
+        return 1 / FIXED_POINT
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid_step:.3g}"
+
+
+@dataclass(frozen=True)
+class CalibrationCounts(Statistic):
     """Predicted and observed positives, and observed negatives, between thresholds of the score.
 
     Groups hold their upper ends; `at` are the inner ones.
@@ -58,32 +110,19 @@ class CalibrationCounts(Legacy):
     def columns(self) -> tuple[str, ...]:
         return (self.score, self.label)
 
-    @property
-    def groups(self) -> int:
-        return len(self.at) + 1
+    def plan(self, facts: Facts) -> NoisySum:
+        positive = 1.0 if self.positive is None else float(self.positive)
+        cells = CalibrationCells(self.score, self.label, positive, tuple(map(float, self.at)))
+        return NoisySum(cells, PlainSum(cells.length, cells.sensitivity))
 
-    @property
-    def length(self) -> int:
-        return 3 * self.groups
-
-    @property
-    def sensitivity(self) -> int:
-        return 4 * FIXED_POINT
-
-    def encode(self, holdings: Holdings) -> Vector:
-        """Scores that are no probabilities count as the nearest one, and what is no number as 0."""
-        scores = np.clip(numbers(holdings.column(self.score), 0.0), 0.0, 1.0)
-        positive = is_positive(holdings.column(self.label), self.positive)
-        parties = len(holdings.ids)
-        row = np.repeat(np.arange(parties), holdings.counts) * self.groups
-        row += group_of(scores, self.at)
-        parts = [np.rint(scores * FIXED_POINT), FIXED_POINT * positive, FIXED_POINT * ~positive]
-        # Sums of whole numbers below 2^53 are exact in doubles.
-        sums = [np.bincount(row, each, parties * self.groups) for each in parts]
-        return np.stack(sums, axis=1).reshape(parties, -1).astype(np.uint64)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._table(signed(released).reshape(-1, 3) / FIXED_POINT)
+    def read(self, release: Release) -> Answer:
+        cells = release.integers / FIXED_POINT
+        table = self._table(cells.reshape(-1, 3))
+        if (noise := release.noise) is None:
+            return Answer(table, None, release.records, foretold=True)
+        errors = noise.deviations(len(cells)) / FIXED_POINT
+        interval = Interval.around(cells, errors, noise.width(), (-math.inf, math.inf))
+        return Answer(table, interval, release.records, foretold=noise.law_is_public)
 
     def reference(self, holdings: Holdings) -> Estimate:
         scores = probabilities(holdings, self.score)
@@ -94,13 +133,6 @@ class CalibrationCounts(Legacy):
         ends = [0.0, *self.at, 1.0]
         names = [f"{one:g} to {two:g}" for one, two in pairwise(ends)]
         return Table(names, COLUMNS, cells.tolist())
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(self.length, math.sqrt(noise_variance) / FIXED_POINT)
-
-    @property
-    def grid_step(self) -> float:
-        return 1 / FIXED_POINT
 
 
 def probabilities(holdings: Holdings, name: str) -> Column:

@@ -2,116 +2,103 @@
 calibration are computed from, by anybody or by a curator."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.cells import numbers
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.plans.contract import Encoding, Integers
+from tallyroom.protocols.plans.encodings import clipped, possible_counts
 from tallyroom.protocols.plans.measurement import Measurement, Step
 from tallyroom.protocols.plans.thresholds import threshold_values
 from tallyroom.protocols.privacy.class_curves import ClassDistributions
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import Bounded
-from tallyroom.protocols.statistics.labels import is_positive, positives_of
-from tallyroom.protocols.statistics.legacy import Legacy
-from tallyroom.protocols.statistics.option import option, role
-
-MAX_THRESHOLDS = 1 << 16
-MAX_SCORES = 16
+from tallyroom.protocols.statistics.labels import is_positive
 
 
 @dataclass(frozen=True)
-class ClassCounts(Legacy, Bounded):
-    """How many records of each class have a score at most each threshold."""
+class ClassCounts(Encoding):
+    """A record is in one of 2N cells for each score: those of the negatives, then those of the
+    positives. A vector counts the records in cells 1..i of each score's row.
 
-    score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
-    label: str = role("label", "The column of labels, 0 or 1.")
-    positive: float | None = option(None, "The label of positive records, if it is not 1.")
-    thresholds: int = option(256, "How many thresholds scores are compared with.")
+    The N thresholds are evenly spaced, or those that `at` lists; the last one is the upper bound.
+    """
 
-    fewest: ClassVar[int] = 1
-    """The least that `thresholds` can be; 0 leaves it open."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.fewest <= self.thresholds <= MAX_THRESHOLDS:
-            raise LocalError(
-                f"--thresholds must be between {self.fewest} and {MAX_THRESHOLDS}, not "
-                f"{self.thresholds}"
-            )
-        if not 1 <= len(set(self.score)) == len(self.score) <= MAX_SCORES:
-            raise LocalError(f"--score names 1 to {MAX_SCORES} columns, each once")
-        if self.label in self.score:
-            raise LocalError(f"column {self.label!r} cannot be both score and label")
-        if self.positive is not None and not math.isfinite(self.positive):
-            raise LocalError(f"--positive is a finite number, not {self.positive}")
+    scores: tuple[str, ...]
+    label: str
+    positive: float
+    lower: float
+    upper: float
+    points: int
+    at: tuple[float, ...] = ()
+    ties: bool = field(default=False, repr=False, compare=False)
+    """Whether an area is read off the counts, which takes scores between two thresholds for ties:
+    it changes nothing but the words."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.score, self.label)
-
-    @property
-    def valued(self) -> tuple[str, ...]:
-        return self.score
-
-    @property
-    def points(self) -> int:
-        """N."""
-        return self.thresholds
+        return (*self.scores, self.label)
 
     @cached_property
     def x(self) -> Column:
         """τ_1 < … < τ_N, the last of them the upper bound."""
-        return threshold_values(*self.bounds, self.points, "linear")
-
-    # --- records ---
-
-    @property
-    def measurement(self) -> Measurement | None:
-        """In one row of cells: those of the negatives, then those of the positives. Several scores
-        are in several rows, which keys and proofs do not know."""
-        return Step(2 * self.points) if len(self.score) == 1 else None
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._cells(holdings)[0]
-        return found
-
-    def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
-        """Each record's cell in the row of each score."""
-        x, positive = self.x, is_positive(holdings.column(self.label), self.positive)
-        found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
-        return (np.stack(found) + self.points * positive).astype(np.int64)
-
-    def positives(self, holdings: Holdings) -> NDArray[np.bool]:
-        """For the truth. Raises `LocalError` for labels that are none."""
-        return positives_of(holdings.column(self.label), self.label, self.positive)
-
-    def _scores(self, holdings: Holdings, name: str) -> Column:
-        """What is no number counts as the lower bound."""
-        return np.clip(numbers(holdings.column(name), self.bounds[0]), *self.bounds)
+        if self.at:
+            return np.array([*self.at, self.upper])
+        return threshold_values(self.lower, self.upper, self.points, "linear")
 
     @property
     def length(self) -> int:
-        return 2 * self.points * len(self.score)
+        return 2 * self.points * len(self.scores)
+
+    @property
+    def sensitivity(self) -> int:
+        """From the first cell to the last, all counts of a row but its last one change."""
+        return len(self.scores) * (2 * self.points - 1)
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """Several scores are in several rows, which keys and proofs do not know."""
+        return Step(2 * self.points) if len(self.scores) == 1 else None
+
+    def measured(self, holdings: Holdings) -> Integers:
+        return self._cells(holdings, self.scores[0])
+
+    def _cells(self, holdings: Holdings, score: str) -> Integers:
+        values = clipped(holdings.column(score), self.lower, self.upper)
+        positive = is_positive(holdings.column(self.label), self.positive)
+        return np.searchsorted(self.x, values).astype(np.int64) + self.points * positive
 
     def encode(self, holdings: Holdings) -> Vector:
         width = 2 * self.points
-        rows = [holdings.count_by_party(cells, width) for cells in self._cells(holdings)]
-        return np.concatenate([np.cumsum(row, axis=1) for row in rows], axis=1)
+        cells = (self._cells(holdings, score) for score in self.scores)
+        rows = [np.cumsum(holdings.count_by_party(each, width), axis=1) for each in cells]
+        return np.concatenate(rows, axis=1)
+
+    def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
+        counts = np.diff(signed(vectors), axis=1, prepend=0)
+        return possible_counts(counts, (self.length,), most)
 
     @property
     def grid_step(self) -> float:
-        lower, upper = self.bounds
-        return (upper - lower) / self.points
+        return float(np.diff(self.x, prepend=self.lower).max())
 
     @property
     def grid_words(self) -> str:
-        return f"scores are compared with thresholds that are {self.grid_step:.3g} apart"
+        apart = f"thresholds that are {self.grid_step:.3g} apart"
+        words = f"scores are compared with {f'{self.points} thresholds' if self.at else apart}"
+        if not self.ties:
+            return words
+        return (
+            f"{words}; scores between two of them count as ties, which the interval does not cover"
+        )
+
+
+def cells_of(total: Vector) -> tuple[Integers, Integers]:
+    """How many negatives and positives are in each cell, from the counts of one score."""
+    counts = np.diff(signed(total), prepend=0)
+    return counts[: len(counts) // 2], counts[len(counts) // 2 :]
 
 
 def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:

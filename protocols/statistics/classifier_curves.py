@@ -6,46 +6,47 @@ are estimated; with public labels only scores are (`protocols.privacy.class_curv
 """
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.plans.contract import Curated, NoisySum, Plan
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.class_curves import (
-    SMOOTHINGS,
-    ClassCurves,
-    Smoothing,
-)
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.privacy.class_curves import SMOOTHINGS, ClassCurves, Smoothing
 from tallyroom.protocols.privacy.curves import MECHANISMS, TreeMechanism
-from tallyroom.protocols.privacy.priroc import COUNTS
+from tallyroom.protocols.privacy.priroc import COUNTS, depth_for
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import finite_column
-from tallyroom.protocols.statistics.class_counts import (
-    MAX_THRESHOLDS,
-    ClassCounts,
-    shares_of,
-    true_auc,
-)
+from tallyroom.protocols.statistics.bounded import Bounded, finite_column
+from tallyroom.protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
 from tallyroom.protocols.statistics.classifier_estimates import (
+    YOUDEN,
     Judgement,
     Judgements,
     PrecisionRecallEstimate,
     RocEstimate,
     cost_of,
 )
-from tallyroom.protocols.statistics.contract import Bounds, Statistic
-from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.curated import (
+    CURATED_STEPS,
+    SECRET_COURSE,
+    SECRET_SCALE,
+    CountsInBins,
+    SmoothArea,
+    binormal_curve,
+)
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.labels import positives_of
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.pilots import Piloted
+from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.score_thresholds import (
     EXACT_POINTS,
     by_rank,
@@ -54,12 +55,14 @@ from tallyroom.protocols.statistics.score_thresholds import (
     points_for,
 )
 
+MAX_THRESHOLDS = 1 << 16
+MAX_SCORES = 16
 SOLVERS = ("interior-point", "cvxopt")
 ROC_METHODS = ("curve", "binormal", "priroc", "priroc-fix")
 
 
 @dataclass(frozen=True)
-class ClassifierCurves(ClassCounts):
+class ClassifierCurves(Piloted, Bounded):
     """Both curves of every score within one ε. How they are smoothed, and which threshold is best,
     is decided after the release and spends nothing.
 
@@ -68,6 +71,9 @@ class ClassifierCurves(ClassCounts):
     that thresholds are chosen from.
     """
 
+    score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
     thresholds: int = option(
         0,
         "How many points a curve has; 0 chooses by the number of records and ε. A curator uses at "
@@ -97,6 +103,12 @@ class ClassifierCurves(ClassCounts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not 1 <= len(set(self.score)) == len(self.score) <= MAX_SCORES:
+            raise LocalError(f"--score names 1 to {MAX_SCORES} columns, each once")
+        if self.label in self.score:
+            raise LocalError(f"column {self.label!r} cannot be both score and label")
+        if self.positive is not None and not math.isfinite(self.positive):
+            raise LocalError(f"--positive is a finite number, not {self.positive}")
         for kind, known in (
             ("labels", ("private", "public")),
             ("mechanism", MECHANISMS),
@@ -111,14 +123,21 @@ class ClassifierCurves(ClassCounts):
                 "or --mechanism tree"
             )
         cost_of(self.best)
+        self._check_thresholds()
+
+    def _check_thresholds(self) -> None:
+        if not 0 <= self.thresholds <= MAX_THRESHOLDS:
+            raise LocalError(
+                f"--thresholds must be between 0 and {MAX_THRESHOLDS}, not {self.thresholds}"
+            )
         for values in (self.at, self.pilot_scores):
-            self._check_thresholds(values)
+            self._check_rising(values)
         if self.at and self.thresholds not in (0, len(self.at) + 1):
             raise LocalError(
                 f"--thresholds is {self.thresholds}, with {len(self.at)} given by --at"
             )
 
-    def _check_thresholds(self, values: tuple[float, ...]) -> None:
+    def _check_rising(self, values: tuple[float, ...]) -> None:
         if len(values) >= MAX_THRESHOLDS:
             raise LocalError(f"{len(values)} thresholds are too many: {MAX_THRESHOLDS - 1} at most")
         if not all(map(math.isfinite, values)) or any(a >= b for a, b in pairwise(values)):
@@ -131,34 +150,52 @@ class ClassifierCurves(ClassCounts):
                 "bound, which is one in any case"
             )
 
-    # --- where thresholds lie ---
-
-    fewest: ClassVar[int] = 0
-    takes_pilot: ClassVar[bool] = True
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.score, self.label)
 
     @property
-    def points(self) -> int:
-        """Where it is still to be chosen, that of curves without noise."""
-        return len(self.at) + 1 if self.at else self.thresholds or EXACT_POINTS
+    def valued(self) -> tuple[str, ...]:
+        return self.score
 
-    @cached_property
-    def x(self) -> Column:
-        return np.array([*self.at, self.bounds[1]]) if self.at else super().x
+    # --- what is computed ---
+
+    def plan(self, facts: Facts) -> Plan:
+        """By curves; ways that need a curator are the subclasses' own."""
+        return self.by_curves(facts)
+
+    def by_curves(self, facts: Facts) -> NoisySum:
+        points, at = self.thresholds or points_for(facts.records, facts.record_epsilon), self.at
+        if self.pilot_scores:
+            at = every(self.pilot_scores, self.thresholds or followed_points(points))
+        counts = self.class_counts(len(at) + 1 if at else points, at)
+        public = self.labels == "public"
+        return NoisySum(
+            counts,
+            ClassCurves(counts.points, self.mechanism, public, len(self.score)),
+            public=(self.label,) if public else (),
+            public_facts="the number of positive records" if public else "",
+            reusable=True,
+        )
+
+    def class_counts(self, points: int, at: tuple[float, ...] = ()) -> ClassCounts:
+        lower, upper = self.bounds
+        positive = 1.0 if self.positive is None else float(self.positive)
+        between = tuple(map(float, at))
+        return ClassCounts(
+            self.score, self.label, positive, float(lower), float(upper), points, between
+        )
 
     @property
-    def by_curve(self) -> bool:
-        """Whether it is asked as a curve, rather than of a curator who needs no thresholds."""
-        return True
-
-    @property
-    def grid_step(self) -> float:
-        return float(np.diff(self.x, prepend=self.bounds[0]).max())
-
-    @property
-    def grid_words(self) -> str:
-        if self.at:
-            return f"scores are compared with {self.points} thresholds"
-        return super().grid_words
+    def for_curator(self) -> ClassCounts:
+        """Of one score, rounded to 1024 steps or more: there is no curve whose points could be too
+        many. Raises `LocalError` for what goes with curves alone."""
+        for given, flag in ((self.at, "--at"), (self.pilot_scores, "--pilot")):
+            if given:
+                raise LocalError(f"{flag} is for curves without a curator, who needs no thresholds")
+        if len(self.score) != 1:
+            raise LocalError(f"{self.asked_as} of this method takes one --score")
+        return self.class_counts(max(self.thresholds, CURATED_STEPS))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With thresholds where scores of public data lie, those of all columns together."""
@@ -175,159 +212,111 @@ class ClassifierCurves(ClassCounts):
             )
         return replace(self, pilot_scores=found)
 
-    def prepared(self, known: Facts) -> Self:
-        if self.at:
-            return replace(self, thresholds=len(self.at) + 1)
-        wanted = self.thresholds or points_for(known.records, known.record_epsilon)
-        if not self.pilot_scores:
-            return replace(self, thresholds=wanted)
-        if not self.thresholds:
-            wanted = followed_points(wanted)
-        chosen = every(self.pilot_scores, wanted)
-        return replace(self, at=chosen, thresholds=len(chosen) + 1, pilot_scores=())
-
-    @cached_property
-    def class_curves(self) -> ClassCurves:
-        public = self.labels == "public"
-        return ClassCurves(self.points, self.mechanism, public, len(self.score))
-
-    @property
-    def taken_as_public(self) -> tuple[str, ...]:
-        return (self.label,) if self.labels == "public" else ()
-
-    @property
-    def released_exactly(self) -> str:
-        return "the number of positive records" if self.labels == "public" else ""
-
     @property
     def open_to_pilot(self) -> bool:
-        settled = self.at or self.thresholds or self.mechanism == TreeMechanism.name
-        return self.by_curve and not settled
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def sensitivity(self) -> int:
-        return self.class_curves.sensitivity
-
-    @property
-    def noises(self) -> int:
-        return self.class_curves.noises
-
-    @property
-    def released(self) -> int:
-        return self.class_curves.released
-
-    def measure(self, total: Vector) -> Vector:
-        return self.class_curves.measure(total)
-
-    def place(self, noise: Vector) -> Vector:
-        return self.class_curves.place(noise)
-
-    def release_key(self) -> str:
-        """The same for all curves and areas of the same scores."""
-        scores = (self.score, self.label, self.positive, *self.bounds)
-        return repr(("classes", *scores, self.points, self.at, self.labels, self.mechanism))
-
-    @property
-    def reuse_key(self) -> str | None:
-        return self.release_key()
-
-    def mechanism_words(self, scale: float) -> str:
-        return (
-            f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {self.class_curves.words}"
-        )
+        return not (self.at or self.thresholds or self.mechanism == TreeMechanism.name)
 
     # --- the answer ---
 
-    def judgements(self, released: Vector, records: int, exact: bool) -> dict[str, Judgement]:
-        """By score, from what was released."""
-        values = signed(released).astype(np.float64)
-        if exact:
-            found = self.class_curves.exact(values)
+    def judgements(self, release: Release, smooth: str = "") -> dict[str, Judgement]:
+        """By score, from released curves, smoothed as was asked unless `smooth` says otherwise."""
+        counts, curves = parts_of(release.plan)
+        values = release.integers.astype(np.float64)
+        if release.exact:
+            found = curves.exact(values)
         else:
-            smoothing = Smoothing(self.smooth, self.box, self.solver)
-            found = self.class_curves.estimates(values, records, smoothing)
+            smoothing = Smoothing(smooth or self.smooth, self.box, self.solver)
+            found = curves.estimates(values, release.records, smoothing)
         return {
-            name: Judgement.of(each, self.x, self.best)
+            name: Judgement.of(each, counts.x, self.best)
             for name, each in zip(self.score, found, strict=True)
         }
 
     def true_judgements(self, holdings: Holdings) -> dict[str, Judgement]:
         """Rates at the thresholds and at every score, on the raw scores, and their AUC as
-        scikit-learn has it."""
-        positive = self.positives(holdings)
+        scikit-learn has it. Thresholds that are left open are those of curves without noise."""
+        points = len(self.at) + 1 if self.at else self.thresholds or EXACT_POINTS
+        x, positive = self.class_counts(points, self.at).x, self.positives(holdings)
         found = {}
         for name in self.score:
             scores = holdings.column(name)
             auc, every_score = true_auc(scores, positive), np.unique(scores)
             whole = Judgement.of(shares_of(scores, positive, every_score), every_score, self.best)
-            rates = shares_of(scores, positive, self.x)
-            found[name] = Judgement.of(rates, self.x, self.best, auc, whole)
+            found[name] = Judgement.of(shares_of(scores, positive, x), x, self.best, auc, whole)
         return found
 
-    def variances(self, noise_variance: float) -> tuple[Column, Column, float]:
-        """At −∞ and each threshold: of a class's count, its size being known, before curves are
-        made monotone; the part of the size's error in it; and the variance of the size."""
-        curves = self.class_curves
-        counts = np.append(0.0, curves.count_variances(noise_variance))
-        return counts, np.append(0.0, curves.size_shares), curves.size_variance(noise_variance)
+    def positives(self, holdings: Holdings) -> NDArray[np.bool]:
+        """For the truth. Raises `LocalError` for labels that are none."""
+        return positives_of(holdings.column(self.label), self.label, self.positive)
 
-    def rate_deviations(self, each: Judgement, noise_variance: float) -> tuple[Column, Column]:
-        """Of the false and of the true positive rate at −∞ and each threshold, to first order."""
-        counts, shares, size = self.variances(noise_variance)
-        rates = ((each.false_positive, each.negatives), (each.true_positive, each.positives))
-        false, true = (
-            np.sqrt(counts + (shares - (1 - rate)) ** 2 * size) / records for rate, records in rates
-        )
-        return false, true
 
-    def noises_in_value(self, records: int) -> float:
-        """Those in a class's count; those of its size come to them."""
-        return self.class_curves.curve.noises_in_count
+def parts_of(plan: Plan) -> tuple[ClassCounts, ClassCurves]:
+    """The counts and the curves that a plan of curves consists of."""
+    assert isinstance(plan, NoisySum)
+    assert isinstance(plan.encoding, ClassCounts)
+    assert isinstance(plan.strategy, ClassCurves)
+    return plan.encoding, plan.strategy
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known before the classes' sizes are."""
-        return np.full(2 * (self.points + 1) * len(self.score), np.nan)
+
+Deviations = Callable[[ClassCurves, Judgement, float], tuple[Column, Column]]
+"""Of both axes at −∞ and each threshold, given the variance of one noise."""
+
+
+def read_curves(
+    asked: ClassifierCurves, release: Release, shape: type[Judgements], deviations: Deviations
+) -> Answer:
+    """The curves of every score. Their errors depend on the classes' sizes, which are estimated."""
+    named, records = asked.judgements(release), release.records
+    estimate = shape(named)
+    if (noise := release.noise) is None:
+        return Answer(estimate, None, records, foretold=True)
+    _, curves = parts_of(release.plan)
+    of_axes = (deviations(curves, each, noise.variance) for each in named.values())
+    errors = np.concatenate([axis for both in of_axes for axis in both])
+    # Those in a class's count; those of its size come to them.
+    width = noise.width(curves.curve.noises_in_count)
+    interval = Interval.around(estimate.values(), errors, width, (0.0, 1.0))
+    smoothed = asked.smooth != "none"
+    unsmoothed = shape(asked.judgements(release, "none")) if smoothed else None
+    return Answer(estimate, interval, records, unsmoothed=unsmoothed)
+
+
+def _variances(curves: ClassCurves, noise_variance: float) -> tuple[Column, Column, float]:
+    """At −∞ and each threshold: of a class's count, its size being known, before curves are made
+    monotone; the part of the size's error in it; and the variance of the size."""
+    counts = np.append(0.0, curves.count_variances(noise_variance))
+    return counts, np.append(0.0, curves.size_shares), curves.size_variance(noise_variance)
+
+
+def rate_deviations(
+    curves: ClassCurves, each: Judgement, noise_variance: float
+) -> tuple[Column, Column]:
+    """Of the false and of the true positive rate, to first order."""
+    counts, shares, size = _variances(curves, noise_variance)
+    rates = ((each.false_positive, each.negatives), (each.true_positive, each.positives))
+    false, true = (
+        np.sqrt(counts + (shares - (1 - rate)) ** 2 * size) / records for rate, records in rates
+    )
+    return false, true
+
+
+def precision_deviations(
+    curves: ClassCurves, each: Judgement, noise_variance: float
+) -> tuple[Column, Column]:
+    """Of recall and of precision, to first order. What one class gains by an error of the sizes,
+    the other loses."""
+    counts, shares, size = _variances(curves, noise_variance)
+    _, recall = rate_deviations(curves, each, noise_variance)
+    right = np.maximum(each.true_positive, 0) * each.positives
+    wrong = np.maximum(each.false_positive, 0) * each.negatives
+    taken = right + wrong
+    spread = np.sqrt((right**2 + wrong**2) * counts + ((1 - shares) * taken) ** 2 * size)
+    precision = np.divide(spread, taken**2, np.ones_like(taken), where=taken > 1)
+    return np.minimum(recall, 1.0), np.minimum(precision, 1.0)
 
 
 @dataclass(frozen=True)
-class Drawn(ClassifierCurves):
-    """A curve of every score."""
-
-    style: ClassVar[Style] = Style()
-    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
-
-    @abstractmethod
-    def shape(self, named: dict[str, Judgement]) -> Judgements: ...
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self.shape(self.judgements(released, records, exact))
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return self.shape(self.true_judgements(holdings))
-
-    def before_smoothing(self) -> Self | None:
-        return None if self.smooth == "none" else replace(self, smooth="none")
-
-
-@dataclass(frozen=True)
-class Rates(Drawn):
-    """True against false positive rate."""
-
-    def shape(self, named: dict[str, Judgement]) -> Judgements:
-        return RocEstimate(named)
-
-    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        told = self.judgements(released, records, exact=False).values()
-        found = [rates for each in told for rates in self.rate_deviations(each, noise_variance)]
-        return np.concatenate(found)
-
-
-@dataclass(frozen=True)
-class Roc(Rates):
+class Roc(ClassifierCurves):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
     method: str = option(
@@ -347,45 +336,48 @@ class Roc(Rates):
             raise LocalError("--counts goes with --method priroc or priroc-fix")
 
     @property
-    def by_curve(self) -> bool:
-        return self.method == "curve"
+    def open_to_pilot(self) -> bool:
+        return self.method == "curve" and super().open_to_pilot
 
-    def asked_of(self, offers: Offers) -> Statistic:
-        if self.by_curve:
-            return self
-        from tallyroom.protocols.statistics.areas import way
-        from tallyroom.protocols.statistics.curated import BinormalRoc
-        from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
+    def plan(self, facts: Facts) -> Plan:
+        if self.method == "curve":
+            return super().plan(facts)
+        if self.method == "binormal":
+            return Curated(self.for_curator, SmoothArea("auc"))
+        depth = depth_for(facts.records, facts.epsilon, self.counts)
+        fixed = self.method == "priroc-fix"
+        return Curated(self.for_curator, CountsInBins(depth, self.counts, fixed))
 
-        kinds: dict[str, type[ClassCounts]] = {
-            "binormal": BinormalRoc,
-            "priroc": PriRoc,
-            "priroc-fix": PriRocFix,
-        }
-        return way(self, kinds[self.method])
+    def read(self, release: Release) -> Answer:
+        if not isinstance(release.plan, Curated):
+            return read_curves(self, release, RocEstimate, rate_deviations)
+        mechanism, why = release.plan.mechanism, SECRET_SCALE
+        if isinstance(mechanism, CountsInBins):
+            found, why = mechanism.read(release, self.for_curator, self.best), SECRET_COURSE
+        else:
+            assert isinstance(mechanism, SmoothArea)
+            found = binormal_curve(mechanism.read(release))
+        return release.without_errors(RocEstimate({self.score[0]: found}), why)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        if self.method == "curve":
+            return RocEstimate(self.true_judgements(holdings))
+        counts, positive = self.for_curator, self.positives(holdings)
+        [score], best = counts.scores, YOUDEN if self.method == "binormal" else self.best
+        scores = holdings.column(score)
+        shares = shares_of(scores, positive, counts.x)
+        found = Judgement.of(shares, counts.x, best, true_auc(scores, positive))
+        return RocEstimate({score: found})
 
 
 @dataclass(frozen=True)
-class PrCurve(Drawn):
+class PrCurve(ClassifierCurves):
     """Precision against recall at every threshold, with average precision."""
 
     name: ClassVar[str] = "pr-curve"
-    style: ClassVar[Style] = Style()
 
-    def shape(self, named: dict[str, Judgement]) -> Judgements:
-        return PrecisionRecallEstimate(named)
+    def read(self, release: Release) -> Answer:
+        return read_curves(self, release, PrecisionRecallEstimate, precision_deviations)
 
-    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        """Of precision to first order. What one class gains by an error of the sizes, the other
-        loses."""
-        counts, shares, size = self.variances(noise_variance)
-        found = []
-        for each in self.judgements(released, records, exact=False).values():
-            _, recall = self.rate_deviations(each, noise_variance)
-            right = np.maximum(each.true_positive, 0) * each.positives
-            wrong = np.maximum(each.false_positive, 0) * each.negatives
-            taken = right + wrong
-            spread = np.sqrt((right**2 + wrong**2) * counts + ((1 - shares) * taken) ** 2 * size)
-            found += [recall, np.divide(spread, taken**2, np.ones_like(taken), where=taken > 1)]
-        bounded: Column = np.minimum(np.concatenate(found), 1.0)
-        return bounded
+    def reference(self, holdings: Holdings) -> Estimate:
+        return PrecisionRecallEstimate(self.true_judgements(holdings))

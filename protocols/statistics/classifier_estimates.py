@@ -7,9 +7,9 @@ everything is positive.
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -71,6 +71,15 @@ class Judgement:
         thresholds = np.concatenate([[-math.inf], x])
         false, true = (1.0 - np.append(0.0, each) for each in (found.negative, found.positive))
         return cls(thresholds, false, true, found.negatives, found.positives, best, area, whole)
+
+    def at(self, thresholds: Column) -> "Judgement":
+        """A truth at other thresholds; as it is, where nobody knows the whole curve."""
+        if (whole := self.whole) is None:
+            return self
+        place = np.searchsorted(whole.thresholds, thresholds, side="right") - 1
+        rates = (each[place] for each in (whole.false_positive, whole.true_positive))
+        false, true = rates
+        return replace(self, thresholds=thresholds, false_positive=false, true_positive=true)
 
     @cached_property
     def auc(self) -> float:
@@ -157,6 +166,12 @@ class Judgements(Shape):
     @abstractmethod
     def area(self, each: Judgement) -> tuple[str, float]:
         """What sums the curve up, by name."""
+
+    def beside(self, estimate: "Judgements") -> Self:
+        """Truths at the thresholds of the estimates that they are compared with."""
+        told = ((name, estimate.named.get(name)) for name in self.named)
+        at = {name: self.named[name].at(each.thresholds) for name, each in told if each}
+        return replace(self, named=self.named | at)
 
     def values(self) -> Column:
         return np.concatenate([axis for each in self.named.values() for axis in self.curve(each)])

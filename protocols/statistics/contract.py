@@ -33,8 +33,6 @@ class Statistic(Parametrized, ABC):
 
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
-    takes_pilot: ClassVar[bool] = False
-    """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
 
     def __post_init__(self) -> None:
         self._take_python()
@@ -119,21 +117,6 @@ class Statistic(Parametrized, ABC):
     def prepared(self, known: Facts) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open."""
         return self
-
-    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
-        """The statistic that knows public data, within `bounds` by column where there are none of
-        its own, and chooses by them what `prepared` decides."""
-        return self
-
-    @property
-    def open_to_pilot(self) -> bool:
-        """Whether something is left open that public data would decide better."""
-        return False
-
-    def between_thresholds(self, truth: Estimate) -> float | None:
-        """The error (root mean square), without any noise, of having so many `thresholds` and no
-        more, where that is the truth; None where their number is not for a plan to choose."""
-        return None
 
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:

@@ -1,22 +1,21 @@
-"""Statistics whose noise fits the data at hand: a trusted curator draws it (S3, S2 §3).
+"""A curator's mechanisms on both classes' counts, whose noise fits the data at hand (S3, S2 §3).
 
 Smooth sensitivity needs the sorted data itself, so these run with the `curator` aggregator alone:
 the curator sums parties' exact counts, computes the answer, and publishes that under its noise.
-Nobody else sees a count; everybody trusts the curator. What a record is to them, a score rounded up
-to one of the thresholds and a label, is settled at the party, before any mechanism.
+Nobody else sees a count; everybody trusts the curator. A record is to them a score rounded up to
+one of the thresholds, and a label: that is settled at the party, before any mechanism.
 """
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.plans.contract import CuratorMechanism
+from tallyroom.protocols.privacy.class_curves import ClassCurves
+from tallyroom.protocols.privacy.priroc import PrirocRelease, priroc
 from tallyroom.protocols.privacy.smooth_sensitivity import (
     GRID,
     SmoothNoise,
@@ -26,161 +25,93 @@ from tallyroom.protocols.privacy.smooth_sensitivity import (
     smooth_average_precision,
 )
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.by_curator import OfSecretScale
-from tallyroom.protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
-from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate
-from tallyroom.protocols.statistics.drawing import Style
-from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.option import option
-
-Integers = NDArray[np.int64]
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.class_counts import ClassCounts, cells_of
+from tallyroom.protocols.statistics.classifier_estimates import Judgement
+from tallyroom.protocols.statistics.release import Release
 
 CURATED_STEPS = 1024
+SECRET_SCALE = "the scale of the noise follows the data, so it is secret"
+SECRET_COURSE = "how the curve runs between its thresholds is secret"
 
 
-@dataclass(frozen=True)
-class CuratedCounts(OfSecretScale, ClassCounts):
-    """A function of one score's counts in both classes, under the curator's noise."""
-
-    thresholds: int = option(CURATED_STEPS, "Steps that scores are rounded up to.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.score) != 1:
-            raise LocalError(f"{self.asked_as} of this method takes one --score")
-
-    @abstractmethod
-    def publish(
-        self, negatives: Integers, positives: Integers, noise: SmoothNoise, randomness: Randomness
-    ) -> Vector:
-        """What the curator publishes, from how many records are in each cell."""
-
-    def published(
-        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
-    ) -> Vector:
-        return self.publish(*self.cells_of(total), SmoothNoise(epsilon, delta), randomness)
-
-    def published_words(self, epsilon: Fraction, delta: float) -> str:
-        kind = f"Laplace, δ = {delta:g}" if delta else "Cauchy, δ = 0"
-        return f"{kind}, scaled by smooth sensitivity: the curator must see every record's score"
-
-    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
-        return delta
-
-    def counts_of(self, vectors: Vector) -> Integers:
-        return np.diff(signed(vectors), axis=1, prepend=0)
-
-    def cells_of(self, total: Vector) -> tuple[Integers, Integers]:
-        """How many negatives and positives are in each cell."""
-        counts = np.diff(signed(total), prepend=0)
-        return counts[: self.thresholds], counts[self.thresholds :]
-
-    @property
-    def released(self) -> int:
-        return 1
+# --- areas ---
 
 
-@dataclass(frozen=True)
-class SmoothArea(CuratedCounts):
-    """One number within [0, 1]."""
-
-    @abstractmethod
-    def exact(self, positive: Column, negative: Column) -> Fraction:
-        """Of scores."""
-
-    @abstractmethod
-    def smooth_bound(self, positives: int, negatives: int, beta: float) -> float: ...
-
-    def publish(
-        self, negatives: Integers, positives: Integers, noise: SmoothNoise, randomness: Randomness
-    ) -> Vector:
-        smooth = self.smooth_bound(int(positives.sum()), int(negatives.sum()), noise.beta)
-        value = noise.release(self._of_cells(negatives, positives), smooth, GRID, randomness)
-        clipped = min(max(value, Fraction(0)), Fraction(1))
-        return np.array([int(clipped / GRID)], dtype=np.uint64)
-
-    def _of_cells(self, negatives: Integers, positives: Integers) -> Fraction:
-        cells = np.arange(self.thresholds, dtype=np.float64)
-        return self.exact(np.repeat(cells, positives), np.repeat(cells, negatives))
-
-    def number(self, released: Vector, exact: bool) -> float:
-        if exact:
-            return float(self._of_cells(*self.cells_of(released)))
-        return float(int(signed(released)[0]) * GRID)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self.number(released, exact)
-
-
-@dataclass(frozen=True)
-class SmoothAuc(SmoothArea):
-    """The AUC by S3's smooth sensitivity; ties count ½.
+def tied_auc(positive: Column, negative: Column) -> Fraction:
+    """Ties count ½.
 
     S3 counts ties as none. Its Theorem 3 holds for any kernel within [0, 1]: flipping a positive of
     n whose own pairs average a, to a negative whose pairs average b, moves ((n−1)A + a)/n to
     (mA + b)/(m+1), where A is the mean over all other pairs; that is linear in A, a and b, and at
     its corners at most max(1/n, 1/(m+1)).
     """
+    return (auc(positive, negative) + 1 - auc(negative, positive)) / 2
 
-    name: ClassVar[str] = "auc-smooth"
-    way_of: ClassVar[str] = "auc"
 
-    def exact(self, positive: Column, negative: Column) -> Fraction:
-        return (auc(positive, negative) + 1 - auc(negative, positive)) / 2
-
-    def smooth_bound(self, positives: int, negatives: int, beta: float) -> float:
-        return smooth_auc(positives, negatives, beta)
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return true_auc(holdings.column(self.score[0]), self.positives(holdings))
+_AREAS: dict[str, Callable[[Column, Column], Fraction]] = {
+    "auc": tied_auc,
+    "average-precision": average_precision,  # S3's Eq. 2
+}
+_SMOOTH_BOUNDS: dict[str, Callable[[int, int, float], float]] = {
+    "auc": smooth_auc,
+    "average-precision": smooth_average_precision,  # S3's Theorem 6
+}
 
 
 @dataclass(frozen=True)
-class SmoothAveragePrecision(SmoothArea):
-    """Average precision by S3's smooth sensitivity (Eq. 2 and Theorem 6)."""
+class SmoothArea(CuratorMechanism):
+    """The AUC or the average precision, by S3's smooth sensitivity: one number within [0, 1]."""
 
-    name: ClassVar[str] = "average-precision-smooth"
-    way_of: ClassVar[str] = "average-precision"
+    area: str
 
-    def exact(self, positive: Column, negative: Column) -> Fraction:
-        return average_precision(positive, negative)
+    @property
+    def released(self) -> int:
+        return 1
 
-    def smooth_bound(self, positives: int, negatives: int, beta: float) -> float:
-        return smooth_average_precision(positives, negatives, beta)
+    def publish(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        noise = SmoothNoise(epsilon, delta)
+        negatives, positives = (int(each.sum()) for each in cells_of(total))
+        smooth = _SMOOTH_BOUNDS[self.area](positives, negatives, noise.beta)
+        value = noise.release(self.exact(total), smooth, GRID, randomness)
+        clipped = min(max(value, Fraction(0)), Fraction(1))
+        return np.array([int(clipped / GRID)], dtype=np.uint64)
 
-    def reference(self, holdings: Holdings) -> Estimate:
-        scores, positive = holdings.column(self.score[0]), self.positives(holdings)
-        return float(average_precision(scores[positive], scores[~positive]))
+    def exact(self, total: Vector) -> Fraction:
+        """Of the counts themselves."""
+        negatives, positives = cells_of(total)
+        cells = np.arange(len(negatives), dtype=np.float64)
+        return _AREAS[self.area](np.repeat(cells, positives), np.repeat(cells, negatives))
 
+    def read(self, release: Release) -> float:
+        """The area as it was published, or of exact counts."""
+        return float(
+            self.exact(release.values) if release.exact else int(release.integers[0]) * GRID
+        )
+
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        kind = f"Laplace, δ = {delta:g}" if delta else "Cauchy, δ = 0"
+        return f"{kind}, scaled by smooth sensitivity: the curator must see every record's score"
+
+    def numeric_delta(self, delta: float) -> float:
+        return delta
+
+
+# --- curves ---
 
 BINORMAL_POINTS = 256
 
 
-@dataclass(frozen=True)
-class BinormalRoc(SmoothAuc):
-    """The symmetric binormal ROC curve whose area is the private AUC (S3 §5).
+def binormal_curve(area: float) -> Judgement:
+    """The symmetric binormal ROC curve of an area (S3 §5).
 
     It has the area's error, and besides whatever the true curve's shape differs by. It knows of no
     threshold.
     """
-
-    name: ClassVar[str] = "roc-binormal"
-    way_of: ClassVar[str] = "roc"
-    style: ClassVar[Style] = Style()
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        area = self.number(released, exact)
-        x = np.linspace(1.0, 0.0, BINORMAL_POINTS + 1)
-        sizes = np.nan, np.nan
-        found = Judgement(np.full(len(x), np.nan), x, binormal(area, x), *sizes, area=area)
-        return RocEstimate({self.score[0]: found})
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        scores, positive = holdings.column(self.score[0]), self.positives(holdings)
-        shares: ClassDistributions = shares_of(scores, positive, self.x)
-        found = Judgement.of(shares, self.x, "youden", true_auc(scores, positive))
-        return RocEstimate({self.score[0]: found})
+    x = np.linspace(1.0, 0.0, BINORMAL_POINTS + 1)
+    return Judgement(np.full(len(x), np.nan), x, binormal(area, x), np.nan, np.nan, area=area)
 
 
 def binormal(area: float, x: Column) -> Column:
@@ -190,3 +121,55 @@ def binormal(area: float, x: Column) -> Column:
     with np.errstate(invalid="ignore"):
         y = special.ndtr(np.sqrt(2.0) * special.ndtri(area) + special.ndtri(x))
     return np.where(x <= 0, 0.0, np.where(x >= 1, 1.0, y))
+
+
+FIXED_POINT = 1 << 20
+"""Estimated counts are published in such parts of 1."""
+
+
+@dataclass(frozen=True)
+class CountsInBins(CuratorMechanism):
+    """Both classes' counts in 2^depth bins: S2's PriROC, whose bins follow the scores, or its
+    PriROC-fix, whose bins are `fixed` and evenly spaced. Pure ε: a δ that is granted is not
+    spent."""
+
+    depth: int
+    counts: str
+    fixed: bool
+
+    @property
+    def released(self) -> int:
+        """The inner ends of the bins, and both classes' counts."""
+        return 3 * (1 << self.depth) - 1
+
+    def publish(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        found = priroc(
+            *cells_of(total),
+            self.depth,
+            epsilon,
+            randomness,
+            fixed=self.fixed,
+            counts=self.counts,
+        )
+        bins = np.rint(found.bins * FIXED_POINT).astype(np.int64)
+        return np.concatenate([found.thresholds, bins]).view(np.uint64)
+
+    def read(self, release: Release, scores: ClassCounts, best: str) -> Judgement:
+        """The curve at the ends of the bins, or of exact counts at all thresholds."""
+        values, x = release.integers, scores.x
+        if release.exact:
+            [found] = ClassCurves(scores.points).exact(values.astype(np.float64))
+            return Judgement.of(found, x, best)
+        ends, bins = np.split(values, [2**self.depth - 1])
+        inner = x[np.clip(ends, 0, scores.points - 1)]
+        estimate = PrirocRelease(ends, bins / FIXED_POINT).distributions
+        return Judgement.of(estimate, np.append(inner, x[-1]), best)
+
+    def words(self, epsilon: Fraction, delta: float) -> str:
+        where = "evenly spaced thresholds" if self.fixed else "thresholds by recursive medians"
+        return f"{self.counts} between {where}: the curator must see every record's score"
+
+    def numeric_delta(self, delta: float) -> float:
+        return 0.0

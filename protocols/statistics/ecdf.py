@@ -26,6 +26,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
     MAX_CHOSEN,
+    UNSURE,
 )
 from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from tallyroom.protocols.statistics.drawing import Style

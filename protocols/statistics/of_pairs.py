@@ -23,10 +23,9 @@ from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, R
 from tallyroom.protocols.plans.pairs import LABELS, KernelColumn
 from tallyroom.protocols.privacy.curves import MECHANISMS
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.areas import AucByCurve, way
+from tallyroom.protocols.statistics.areas import AucOfCounts
 from tallyroom.protocols.statistics.bounded import OneColumn
-from tallyroom.protocols.statistics.contract import Bounds, Statistic
-from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
@@ -139,7 +138,7 @@ class Auc(Ordered):
         """In pairs, or in the local model from hierarchical histograms (S1 §4); by other methods
         from both classes' counts."""
         if self.method != "pairs":
-            return self._of_counts().prepared(facts).plan(facts)
+            return self._of_counts.plan(facts)
         if Offer.RANDOMIZE not in facts.offers:
             return super().plan(facts)
         if self.randomizer not in ("auto", "hadamard"):
@@ -162,13 +161,23 @@ class Auc(Ordered):
             return 1 << min(12, max(4, round(math.log2(records) / 2)))
         return int(self.bins)
 
-    def _of_counts(self) -> Statistic:
-        return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+    @property
+    def _of_counts(self) -> AucOfCounts:
+        return AucOfCounts(
+            lower=self.lower,
+            upper=self.upper,
+            score=(self.score,),
+            label=self.label,
+            positive=self.positive,
+            thresholds=self.thresholds,
+            labels=self.labels,
+            mechanism=self.mechanism,
+            method=self.method,
+        )
 
     def read(self, release: Release) -> Answer:
         if self.method != "pairs":
-            prepared = getattr(getattr(release.plan, "encoding", None), "statistic", None)
-            return (prepared or self._of_counts()).read(release)
+            return self._of_counts.read(release)
         if isinstance(release.plan, Randomized):
             return self._read_scores(release)
         return super().read(release)
@@ -208,7 +217,7 @@ class Auc(Ordered):
 
     def reference(self, holdings: Holdings) -> Estimate:
         if self.method != "pairs":
-            return self._of_counts().reference(holdings)
+            return self._of_counts.reference(holdings)
         positive = positives_of(holdings.column(self.label), self.label, self.positive)
         columns = holdings.columns | {self.label: positive.astype(np.float64)}
         return super().reference(replace(holdings, columns=columns))

@@ -42,6 +42,7 @@ from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import listed
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.pilots import Piloted
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 ROUNDINGS = ("simple", "randomized")
@@ -56,7 +57,7 @@ ANYWHERE: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Pairs(Bounded):
+class Pairs(Piloted, Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
@@ -84,7 +85,6 @@ class Pairs(Bounded):
     )
     pilot: tuple[float, ...] = ()
 
-    takes_pilot: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""
     span: ClassVar[Bounds] = ANYWHERE
@@ -204,6 +204,10 @@ class Pairs(Bounded):
         rows = kernel_rows(bounded.kernel, bounded.inputs, pilot)
         zetas = Zetas.of_pilot(bounded.kernel, rows[:MOST_PILOT])
         return replace(self, pilot=(zetas.one, zetas.two))
+
+    @property
+    def open_to_pilot(self) -> bool:
+        return False
 
     # --- the answer ---
 

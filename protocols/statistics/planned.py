@@ -2,6 +2,7 @@
 is read off a release."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class AskedOf:
     statistic: Statistic
     facts: Facts
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         return self.statistic.plan(self.facts)
 

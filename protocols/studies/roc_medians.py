@@ -48,7 +48,7 @@ class RocMedians(Study):
 
     name: ClassVar[str] = "roc-medians"
     style: ClassVar[Style] = Style()
-    span: ClassVar[tuple[float, float]] = Roc.span
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= MAX_BINS:

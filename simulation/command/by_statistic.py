@@ -20,6 +20,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.statistics import statistic_named, statistics
 from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.pilots import Piloted
 from tallyroom.protocols.statistics.ranged import Ranged
 from tallyroom.protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
 from tallyroom.simulation.command.common import GROUPS, parameters_of
@@ -140,7 +141,7 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         if option.flag in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
-    if getattr(kind, "takes_pilot", False):
+    if issubclass(kind, Piloted):
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))

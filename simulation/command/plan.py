@@ -15,6 +15,7 @@ from tallyroom.parties.dataset import Dataset
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.pilots import ReadBetweenThresholds
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.command.by_statistic import (
     ChosenOptions,
@@ -173,6 +174,8 @@ def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | No
         if not isinstance(question, Statistic):
             return None
         question = question.with_bounds(records.bounds)
+        if not isinstance(question, ReadBetweenThresholds):
+            return None
         return question.between_thresholds(question.reference(records.deal(options.parties)))
 
     if hidden(LADDER[0]) is None:

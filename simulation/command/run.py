@@ -19,6 +19,7 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.pilots import Piloted
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.simulation.command.by_statistic import (
@@ -260,6 +261,8 @@ def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | No
     """The statistic with what it plans by: public data that is named, or the public part of its own
     where that helps."""
 
+    if not isinstance(statistic, Piloted):
+        return statistic
     if pilot is None and dataset and dataset.public and statistic.open_to_pilot:
         return statistic.planned_by(deal(dataset.public, 1), dataset.bounds)
     if pilot is None:

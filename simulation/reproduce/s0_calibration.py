@@ -22,8 +22,8 @@ from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics.calibration import (
     FIXED_POINT,
+    SENSITIVITY,
     Calibration,
-    CalibrationCounts,
     grouped,
 )
 from tallyroom.protocols.statistics.ecdf import inverse
@@ -82,9 +82,8 @@ class Calibrated:
         released = (curve.measure(self.counts) + curve.place(drawn)).view(np.int64)
         found = curve.estimate(released.astype(np.float64), len(self.data.score))
         at = between(self.x[inverse(found, np.array(WANTED))].tolist())
-        asked = CalibrationCounts(at=at)
         exact = grouped(self.data.score, self.data.positive, at)
-        second = DiscreteLaplace.spending((1 - share) * epsilon, asked.sensitivity)
+        second = DiscreteLaplace.spending((1 - share) * epsilon, SENSITIVITY)
         error = second.draw(exact.size, source).reshape(exact.shape) / FIXED_POINT
         deviation = float(np.sqrt(second.variance)) / FIXED_POINT
         return Calibration([*at, 1.0], exact + error, ONE_RECORD if way == "s0" else deviation)

@@ -8,11 +8,7 @@ from tallyroom.extend import StatisticContract
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
-from tallyroom.protocols.statistics.areas import (
-    AucByCurve,
-    AveragePrecision,
-    AveragePrecisionByCurve,
-)
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
@@ -21,6 +17,7 @@ from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
@@ -100,7 +97,7 @@ class TestPrCurve(WithLabels):
 
 class TestAucByCurve(WithLabels):
     __test__ = True
-    statistic = AucByCurve(lower=0.0, upper=1.0, thresholds=1000)
+    statistic = Auc(lower=0.0, upper=1.0, method="curve", thresholds=1000)
 
 
 class TestAveragePrecision(WithLabels):
@@ -108,9 +105,9 @@ class TestAveragePrecision(WithLabels):
     statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000)
 
 
-class TestAveragePrecisionByCurve(WithLabels):
+class TestAveragePrecisionByHb(WithLabels):
     __test__ = True
-    statistic = AveragePrecisionByCurve(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
+    statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
 
 
 class TestCalibrationCounts(WithLabels):
@@ -165,7 +162,7 @@ def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    assert {each.name for each in EVERY} == statistics().keys()
     plans = [(each.name, planned(each).plan) for each in EVERY]
+    assert {name for name, _ in plans} == statistics().keys()
     summed = {name for name, plan in plans if isinstance(plan, NoisySum) and plan.needs is None}
     assert summed == tested

@@ -4,11 +4,13 @@ Where a difference is meant, `python -m tests.golden.make NAME` writes it, and i
 changed.
 """
 
+import json
 from functools import cache
 from typing import Any
 
 import pytest
 
+from tests.conftest import Tally
 from tests.golden.cases import TABLE, Case, cases
 from tests.golden.make import differences, read, run
 
@@ -40,6 +42,12 @@ def test_it_is_as_it_was(name: str) -> None:
     found = [f"{case.label}\n    {each}" for case in cases(name) for each in changed(case)]
     shown = "\n".join(found[:MOST_SHOWN])
     assert not found, f"{len(found)} fields are not as they were:\n{shown}"
+
+
+def test_all_that_can_be_asked_is(tally_here: Tally) -> None:
+    kinds = ("statistics", "studies")
+    listed = [json.loads(tally_here("list", kind, "--json").stdout)[kind] for kind in kinds]
+    assert TABLE.keys() == {name for names in listed for name in names}
 
 
 def test_nothing_is_golden_that_is_not_asked() -> None:

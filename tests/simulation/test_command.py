@@ -15,6 +15,7 @@ from tallyroom.protocols.statistics import offered, statistic_named
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.pilots import Piloted
 from tallyroom.protocols.statistics.ranged import Ranged
 from tallyroom.simulation.command.by_statistic import statistic_command
 from tallyroom.simulation.command.common import GROUPS, CompareOptions, RunOptions, parameters_of
@@ -34,7 +35,7 @@ def flags_of(name: str) -> set[str]:
     own = {each.flag for each in kind.options()}
     if issubclass(kind, Bounded | Ranged):
         own |= {"--bounds", "--bounds-share", "--bounds-by", "--schema"}
-    return own | {"--pilot"} if getattr(kind, "takes_pilot", False) else own
+    return own | {"--pilot"} if issubclass(kind, Piloted) else own
 
 
 @pytest.mark.parametrize("action", ["run", "compare"])

@@ -8,8 +8,8 @@ import pytest
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.noise_circuit import DEFAULT_DELTA
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.choices import Mode
-from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.areas import AveragePrecision
+from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
@@ -18,7 +18,7 @@ from tallyroom.storage.ledger import Ledger
 
 BINS: dict[str, Any] = {"value": "score", "lower": 0.0, "upper": 1.0, "bins": 4}
 HISTOGRAM = Histogram(**BINS)
-AREA = SmoothAuc(lower=0.0, upper=1.0, thresholds=16)
+AREA = AveragePrecision(lower=0.0, upper=1.0, method="smooth")
 GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="1")
 
 
@@ -53,7 +53,7 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
     if aggregator in ("shuffle", "curator"):
         assert stated == options["delta"]
     if options.get("noise") in ("joint", "per-pair") or isinstance(
-        statistic, Mode | FirstAboveThreshold | Gini
+        statistic, TopK | FirstAboveThreshold | Gini
     ):
         assert 0 < stated <= options.get("delta", DEFAULT_DELTA)
     for keeper in keepers:

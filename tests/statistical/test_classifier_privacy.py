@@ -29,7 +29,7 @@ from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics.calibration import FIXED_POINT, CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.contract import Statistic
-from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from tallyroom.protocols.statistics.planned import planned
 from tests.samples import a_query
 from tests.statistical.bulk_noise import in_bulk
 from tests.statistical.likelihoods import likelihood
@@ -55,11 +55,11 @@ def views(statistic: Statistic, epsilon: Fraction, records: list[Record], runs: 
         epsilon=epsilon,
         noise=Placement.CURATOR,
     )
-    total = statistic.encode(deal({"score": score, "label": label}, 1))[0]
+    total = query.plan.encode(deal({"score": score, "label": label}, 1))[0]
     seen = []
     for run in range(runs):
         # A curator's noise follows from its own randomness: every run has another.
-        if not run or statistic.curated:
+        if not run or query.curated is not None:
             source = Randomness.from_seed(run, f"server {records[0]}")
             server = aggregator_named("curator").server(query, 0, source, Memory())
         assert isinstance(server, SummingServer)
@@ -132,8 +132,10 @@ def test_two_trees_spend_no_more_than_epsilon(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("mechanism", ["hierarchy", "hb", "tree"])
 def test_both_kinds_of_curve_are_of_one_release(mechanism: str) -> None:
     """What is measured of `roc` above holds for `pr-curve`: servers release the same."""
-    one, two = (kind(lower=0.0, upper=1.0, mechanism=mechanism) for kind in (Roc, PrCurve))
-    assert one.release_key() == two.release_key()
+    one, two = (
+        planned(kind(lower=0.0, upper=1.0, mechanism=mechanism)).plan for kind in (Roc, PrCurve)
+    )
+    assert one.identity == two.identity
     assert (one.sensitivity, one.noises) == (two.sensitivity, two.noises)
 
 
@@ -180,14 +182,14 @@ def apart(least: float) -> Event:
     return event
 
 
-@pytest.mark.parametrize("kind", [PriRoc, PriRocFix], ids=["priroc", "priroc-fix"])
+@pytest.mark.parametrize("method", ["priroc", "priroc-fix"])
 @pytest.mark.parametrize("counts", ["hb", "dawa"])
 def test_private_thresholds_spend_no_more_than_epsilon(
-    monkeypatch: pytest.MonkeyPatch, kind: type[PriRoc | PriRocFix], counts: str
+    monkeypatch: pytest.MonkeyPatch, method: str, counts: str
 ) -> None:
     """800 releases of one record, which is in the first bin of the negatives or in the last of the
     positives. This event is too weak for halved noise: what follows catches that, of each part."""
-    statistic = kind(lower=0.0, upper=1.0, thresholds=16, counts=counts, depth=1)
+    statistic = Roc(lower=0.0, upper=1.0, counts=counts, method=method)
     in_bulk(monkeypatch)
     low, _ = measured(statistic, Fraction(4), (0.01, 0.0), (0.99, 1.0), apart(0.5), 800)
     assert 0.1 < low <= 4
@@ -198,7 +200,7 @@ def test_counts_between_thresholds_spend_epsilon_and_half_of_their_noise_more(
     monkeypatch: pytest.MonkeyPatch, halved: bool
 ) -> None:
     """ln(p/p') = 3.1 with the noise of ε = 4 where 2 is due; 0.6 goes into the bounds of 2500."""
-    statistic = PriRocFix(lower=0.0, upper=1.0, thresholds=16, counts="hb", depth=1)
+    statistic = Roc(lower=0.0, upper=1.0, method="priroc-fix")
     in_bulk(monkeypatch, *([HALF] if halved else []))
     low, _ = measured(statistic, Fraction(2), (0.01, 0.0), (0.99, 1.0), apart(0.5), 2500)
     assert low > 2 if halved else 0.5 < low <= 2

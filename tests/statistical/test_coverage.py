@@ -15,7 +15,7 @@ from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.areas import Area, AucByCurve, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.areas import Area, AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.cumulative import Cumulative
@@ -66,8 +66,10 @@ def exact_release(asked: AskedOf, held: Holdings) -> tuple[Vector, int]:
     return asked.plan.measure(asked.total(held)), held.rows
 
 
-def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
-    held, asked = holdings(), planned(statistic, KNOWN)
+def coverage(
+    statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS, known: Facts = KNOWN
+) -> float:
+    held, asked = holdings(), planned(statistic, known)
     exact, records = exact_release(asked, held)
     truth = shape_of(asked.noiseless(held)).values()
     scale = asked.plan.sensitivity / epsilon
@@ -118,14 +120,14 @@ def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
     assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
 
 
-@pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
+@pytest.mark.parametrize("kind", [AucOfCounts, AveragePrecision])
 def test_of_areas_by_the_thresholds_that_are_chosen(kind: type[Area]) -> None:
     """16 of them. Of 100 runs, more than 20 miss with probability below 10^-6 if intervals hold
     94 %; if they are half as wide, about 33 do."""
     known = Facts.of_one_server(RECORDS, 1, Fraction(1, 5), False, bytes(16))
-    statistic = kind(lower=0, upper=1).prepared(known)
-    assert statistic.points == 16
-    assert coverage(statistic, 2, 0.2, 100) >= 0.80
+    statistic = kind(lower=0, upper=1)
+    assert planned(statistic, known).plan.length == 2 * 16
+    assert coverage(statistic, 2, 0.2, 100, known) >= 0.80
 
 
 FIVE = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -266,7 +266,7 @@ def is_centred(errors: NDArray[np.float64]) -> bool:
 
 
 def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
-    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted. n = 1500."""
+    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted."""
     errors = errors_of_runs(1500, Fraction(1, 2), Placement.PER_PAIR, servers=1)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.per_pair_variance(1.0, 0.5)

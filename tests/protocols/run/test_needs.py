@@ -10,7 +10,7 @@ from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from tests.samples import a_query
 
@@ -20,7 +20,7 @@ from tests.samples import a_query
     [
         (QuantileSearch(lower=0.0, upper=1.0), Offer.COMPARE, "fss"),
         (EcdfPoints(lower=0.0, upper=1.0, at=(0.5,)), Offer.COMPARE, "fss"),
-        (SmoothAuc(lower=0.0, upper=1.0), Offer.CURATE, "curator"),
+        (AveragePrecision(lower=0.0, upper=1.0, method="smooth"), Offer.CURATE, "curator"),
     ],
     ids=lambda value: value.name if isinstance(value, Statistic) else "",
 )

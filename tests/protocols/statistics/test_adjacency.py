@@ -22,6 +22,7 @@ from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.statistics import Statistic, statistic_names
 from tallyroom.protocols.statistics.adjacency import Adjacency
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.of_pairs import Auc
@@ -37,6 +38,7 @@ MORE: tuple[Statistic, ...] = (
     RunningSum(lower=-1.0, upper=1.0, steps=4),
     Roc(lower=0.0, upper=1.0, thresholds=4, labels="public"),
     PrCurve(lower=0.0, upper=1.0, thresholds=4, labels="public", mechanism="tree"),
+    AveragePrecision(lower=0.0, upper=1.0, thresholds=4, mechanism="hb"),
     Ecdf(lower=0.0, upper=1.0, thresholds=4, mechanism="tree"),
     Ecdf(lower=0.0, upper=1.0, thresholds=4, mechanism="hb"),
 )

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings, deal
-from tallyroom.protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.estimates import plain
 from tallyroom.protocols.statistics.of_pairs import Auc, Pairwise
@@ -19,7 +19,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
 from tests.protocols.statistics.local_form_samples import labelled
 
-KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
+KINDS = [Roc, PrCurve, AucOfCounts, AveragePrecision]
 SPREAD = np.linspace(0.1, 0.9, 24)
 MIXED = np.arange(24.0) % 2
 ODD = {
@@ -52,10 +52,10 @@ def is_json(found: object) -> bool:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("odd", ODD)
 def test_a_defined_answer_without_and_with_noise(kind: type[ClassifierCurves], odd: str) -> None:
-    data, statistic = holdings(*ODD[odd]), asked(kind)
+    data, statistic = holdings(*ODD[odd]), planned(asked(kind))
     assert is_json(plain(statistic.noiseless(data)))
     generator = np.random.default_rng(1)
-    total = statistic.measure(statistic.encode(data)[0])
+    total = statistic.plan.measure(statistic.plan.encode(data)[0])
     for reach in (3, 1 << 30):
         drawn = generator.integers(-reach, reach, len(total)).astype(np.uint64)
         assert is_json(plain(statistic.decode(total + drawn, data.rows)))
@@ -74,8 +74,8 @@ def test_other_labels_are_named_and_how_to_name_the_positive_one(
 
 
 def test_a_named_positive_label_is_taken() -> None:
-    one = asked(Roc, positive=2.0).encode(holdings(SPREAD, 2 - MIXED))
-    two = asked(Roc).encode(holdings(SPREAD, 1 - MIXED))
+    one = planned(asked(Roc, positive=2.0)).plan.encode(holdings(SPREAD, 2 - MIXED))
+    two = planned(asked(Roc)).plan.encode(holdings(SPREAD, 1 - MIXED))
     assert (one == two).all()
 
 
@@ -87,7 +87,8 @@ def test_scores_that_are_no_numbers_count_as_the_lower_bound(
     """A party that refused them would tell of its records. Simulations do (`Dataset.check`)."""
     scores, least = SPREAD.copy(), SPREAD.copy()
     scores[3], least[3] = wrong, 0.0
-    taken, meant = (asked(kind).encode(holdings(each, MIXED)) for each in (scores, least))
+    plan = planned(asked(kind)).plan
+    taken, meant = (plan.encode(holdings(each, MIXED)) for each in (scores, least))
     assert (taken == meant).all()
 
 

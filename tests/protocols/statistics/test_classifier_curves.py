@@ -8,6 +8,7 @@ from sklearn import metrics
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.classifier_estimates import (
     Judgement,
@@ -15,6 +16,7 @@ from tallyroom.protocols.statistics.classifier_estimates import (
     area_between,
     cost_of,
 )
+from tallyroom.protocols.statistics.planned import planned
 
 
 def holdings(scores: Column, labels: Column, parties: int = 3) -> Holdings:
@@ -22,9 +24,8 @@ def holdings(scores: Column, labels: Column, parties: int = 3) -> Holdings:
 
 
 def told(kind: type[Roc] | type[PrCurve], data: Holdings, **options: object) -> Judgement:
-    statistic = kind(lower=0.0, upper=1.0, **options)  # type: ignore[arg-type]
-    total = statistic.encode(data).sum(axis=0, dtype=np.uint64)
-    estimate = statistic.decode(total, data.rows, exact=True)
+    statistic = planned(kind(lower=0.0, upper=1.0, **options))  # type: ignore[arg-type]
+    estimate = statistic.decode(statistic.total(data), data.rows, exact=True)
     assert isinstance(estimate, Judgements)
     return estimate.named["score"]
 
@@ -101,11 +102,12 @@ def test_rates_of_a_class_without_records_are_no_numbers(label: float) -> None:
 
 @pytest.mark.parametrize("mechanism", ["hierarchy", "tree"])
 def test_a_noisy_release_of_one_class_is_a_curve(mechanism: str) -> None:
-    statistic = Roc(lower=0.0, upper=1.0, thresholds=16, mechanism=mechanism)
+    statistic = planned(Roc(lower=0.0, upper=1.0, thresholds=16, mechanism=mechanism))
+    plan = statistic.plan
     data = holdings(np.linspace(0.1, 0.9, 50), np.zeros(50))
-    total = statistic.measure(statistic.encode(data).sum(axis=0, dtype=np.uint64))
-    noise = np.random.default_rng(2).integers(-20, 20, statistic.noises).view(np.uint64)
-    estimate = statistic.decode(total + statistic.place(noise), 50)
+    total = plan.measure(statistic.total(data))
+    noise = np.random.default_rng(2).integers(-20, 20, plan.noises).view(np.uint64)
+    estimate = statistic.decode(total + plan.place(noise), 50)
     assert isinstance(estimate, Judgements)
     found = estimate.named["score"]
     assert found.monotone
@@ -200,8 +202,12 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], words: s
 
 
 def test_roc_and_precision_recall_share_a_release() -> None:
-    assert (
-        Roc(lower=0.0, upper=1.0).release_key()
-        == PrCurve(lower=0.0, upper=1.0, smooth="2", best="cost=3").release_key()
-        != Roc(lower=0.0, upper=1.0, labels="public").release_key()
+    asked = (
+        Roc(lower=0.0, upper=1.0),
+        PrCurve(lower=0, upper=1, smooth="2", best="cost=3", positive=1.0),
+        AveragePrecision(lower=0.0, upper=1.0),
+        Roc(lower=0.0, upper=1.0, labels="public"),
     )
+    one, two, three, other = (planned(each).plan for each in asked)
+    assert one.identity == two.identity == three.identity != other.identity
+    assert one.reusable

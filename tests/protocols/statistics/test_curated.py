@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from tallyroom.protocols.aggregation.curator import Curator
-from tallyroom.protocols.aggregation.fss.aggregator import Fss
 from tallyroom.protocols.algebra.ring import Vector, add_rows
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.contract import Curated
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.contract import Curated, NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -22,26 +21,33 @@ from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise, local_au
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import check
-from tallyroom.protocols.statistics import Statistic, statistics
-from tallyroom.protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
-from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.areas import AveragePrecision
+from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
-from tallyroom.protocols.statistics.curated import (
-    BinormalRoc,
-    CuratedCounts,
-    SmoothArea,
-    SmoothAuc,
-    SmoothAveragePrecision,
-    binormal,
-)
+from tallyroom.protocols.statistics.curated import CountsInBins, SmoothArea, binormal
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.simulation.federation import Federation
+from tests.every_statistic import EVERY
 from tests.samples import a_query
 
-KINDS = (SmoothAuc, SmoothAveragePrecision, BinormalRoc)
+AUC = Auc(lower=0.0, upper=1.0, method="smooth")
+AVERAGE = AveragePrecision(lower=0.0, upper=1.0, method="smooth")
+BINORMAL = Roc(lower=0.0, upper=1.0, method="binormal")
+
+
+def curated(statistic: Statistic) -> Curated:
+    plan = planned(statistic).plan
+    assert isinstance(plan, Curated)
+    return plan
+
+
+def number(statistic: Statistic, released: Vector) -> float:
+    found = planned(statistic).decode(released, 60)
+    assert isinstance(found, float)
+    return found
 
 
 def counts_of(cells: NDArray[np.int64], size: int) -> Vector:
@@ -58,10 +64,10 @@ def holdings(seed: int = 0, records: int = 60) -> Holdings:
 def test_replacing_a_record_moves_a_tied_auc_by_its_local_sensitivity_at_most() -> None:
     """Over all data sets of five records in three cells of two classes, labels that flip included;
     and the bound is smooth."""
-    statistic = SmoothAuc(lower=0.0, upper=1.0, thresholds=3)
+    mechanism = SmoothArea("auc")
     local = local_auc(5)
     value: dict[tuple[int, ...], float] = {
-        data: statistic.number(counts_of(np.array(data), 3), exact=True)
+        data: float(mechanism.exact(counts_of(np.array(data), 3)))
         for data in itertools.combinations_with_replacement(range(6), 5)
     }
     beta = 0.3
@@ -80,9 +86,9 @@ def test_without_noise_they_are_scikit_learns_on_the_steps(seed: int) -> None:
     data = holdings(seed)
     cells = np.searchsorted(np.arange(1, 1025) / 1024, data.column("score"))
     labels = data.column("label")
-    area = SmoothAuc(lower=0.0, upper=1.0).noiseless(data)
+    area = planned(AUC).noiseless(data)
     assert area == pytest.approx(metrics.roc_auc_score(labels, cells), abs=1e-12)
-    average = SmoothAveragePrecision(lower=0.0, upper=1.0).noiseless(data)
+    average = planned(AVERAGE).noiseless(data)
     own = sorted(cells[labels == 1], reverse=True)
     others = cells[labels == 0]
     precisions = [hits / (hits + int((others >= at).sum())) for hits, at in enumerate(own, 1)]
@@ -94,12 +100,13 @@ def test_average_precision_is_eq_2_of_s3() -> None:
     scores = np.array([0.9, 0.8, 0.5, 0.5, 0.5, 0.1])
     labels = np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
     data = deal({"score": scores, "label": labels}, 1)
-    found = SmoothAveragePrecision(lower=0.0, upper=1.0, thresholds=10).noiseless(data)
+    found = planned(AVERAGE).noiseless(data)
+    assert isinstance(found, float)
     assert found == pytest.approx((1 + 2 / 4 + 3 / 5) / 3)
     assert found < metrics.average_precision_score(labels, scores)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("statistic", [AUC, AVERAGE, BINORMAL], ids=lambda each: each.name)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -118,24 +125,23 @@ def test_average_precision_is_eq_2_of_s3() -> None:
     ],
 )
 def test_no_query_puts_them_to_anybody_but_a_curator(
-    kind: type[CuratedCounts], changes: dict[str, object], words: str
+    statistic: Statistic, changes: dict[str, object], words: str
 ) -> None:
     """Whoever wrote the query: parties and servers build it from the wire."""
-    statistic = kind(lower=0.0, upper=1.0)
     with pytest.raises(LocalError, match=words):
         check(a_query(statistic=statistic, epsilon=Fraction(1), **changes))
-    with pytest.raises(LocalError, match="no linear function"):
-        statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
 
 
 def test_whatever_publishes_by_itself_is_neither_summed_nor_reported() -> None:
-    """Whichever statistic it refines: that one may be measured, and reported record by record."""
-    found = [kind for kind in statistics().values() if kind.published is not Statistic.published]
-    assert len(found) >= 9
-    for kind in found:
-        assert kind.curated, kind
-        for name in ("measure", "measures", "measurement", "noises"):
-            assert getattr(kind, name) is getattr(ByCurator, name), (kind, name)
+    """Whichever way its records are encoded: those may be measured and reported one by one."""
+    plans = [each for each in map(planned, EVERY) if isinstance(each.plan, Curated)]
+    assert len(plans) >= 9
+    for each in plans:
+        plan = each.plan
+        assert (plan.needs, plan.measures, plan.measurement) == (Offer.CURATE, True, None)
+        assert plan.noises == 1
+        with pytest.raises(LocalError, match="no linear function"):
+            plan.measure(np.zeros(plan.length, dtype=np.uint64))
 
 
 @pytest.mark.parametrize(("delta", "words"), [(0.0, "Cauchy, δ = 0"), (1e-6, "Laplace, δ = 1e-06")])
@@ -153,37 +159,38 @@ def test_the_answer_says_what_noise_it_has_and_whom_one_trusts(delta: float, wor
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
-@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
-def test_areas_are_near_the_truth_and_clipped(kind: type[SmoothArea], delta: float) -> None:
-    statistic = kind(lower=0.0, upper=1.0)
-    total = add_rows(statistic.encode(holdings()).view(np.uint8))
+@pytest.mark.parametrize("statistic", [AUC, AVERAGE], ids=lambda each: each.name)
+def test_areas_are_near_the_truth_and_clipped(statistic: Statistic, delta: float) -> None:
+    plan = curated(statistic)
+    total = add_rows(plan.encode(holdings()).view(np.uint8))
     source = Randomness.from_seed(3, "release")
-    precise = statistic.published(total, Fraction(10**5), delta, source)
-    truth = statistic.noiseless(holdings())
-    assert statistic.number(precise, exact=False) == pytest.approx(truth, abs=1e-3)
-    drawn = [statistic.published(total, Fraction(1, 100), delta, source) for _ in range(30)]
-    assert {statistic.number(each, exact=False) for each in drawn} >= {0.0, 1.0}
-    assert all(0 <= statistic.number(each, exact=False) <= 1 for each in drawn)
+    precise = plan.mechanism.publish(total, Fraction(10**5), delta, source)
+    truth = planned(statistic).noiseless(holdings())
+    assert number(statistic, precise) == pytest.approx(truth, abs=1e-3)
+    drawn = [plan.mechanism.publish(total, Fraction(1, 100), delta, source) for _ in range(30)]
+    assert {number(statistic, each) for each in drawn} >= {0.0, 1.0}
+    assert all(0 <= number(statistic, each) <= 1 for each in drawn)
 
 
-@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
+@pytest.mark.parametrize("statistic", [AUC, AVERAGE], ids=lambda each: each.name)
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_one_class_alone_has_a_defined_area(kind: type[SmoothArea], label: float) -> None:
-    statistic = kind(lower=0.0, upper=1.0)
+def test_one_class_alone_has_a_defined_area(statistic: Statistic, label: float) -> None:
+    plan = curated(statistic)
     data = deal({"score": np.array([0.1, 0.2, 0.3]), "label": np.full(3, label)}, 1)
-    total = add_rows(statistic.encode(data).view(np.uint8))
-    found = statistic.published(total, Fraction(1), 0.0, Randomness.from_seed(4, "one"))
-    assert 0 <= statistic.number(found, exact=False) <= 1
+    total = add_rows(plan.encode(data).view(np.uint8))
+    found = plan.mechanism.publish(total, Fraction(1), 0.0, Randomness.from_seed(4, "one"))
+    assert 0 <= number(statistic, found) <= 1
 
 
-def test_methods_have_plans_and_statistics_of_their_own() -> None:
-    plan = planned(Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0)).plan
-    assert (plan.columns, plan.length) == (("s", "label"), 2 * 32)
+def test_methods_are_plans_of_their_own() -> None:
+    asked = planned(Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0))
+    assert isinstance(asked.plan, NoisySum)
+    assert isinstance(asked.plan.encoding, ClassCounts)
+    assert (asked.plan.encoding.scores, asked.plan.encoding.points) == (("s",), 32)
     assert isinstance(planned(Auc()).plan, PairwiseMean)
-    assert isinstance(planned(Auc(method="smooth", lower=0.0, upper=1.0)).plan, Curated)
-    assert type(AveragePrecision().asked_of(Fss.offers)) is AveragePrecisionByCurve
-    assert type(AveragePrecision(method="smooth").asked_of(frozenset())) is SmoothAveragePrecision
-    assert type(Roc(method="binormal").asked_of(Curator.offers)) is BinormalRoc
+    assert isinstance(planned(AveragePrecision(lower=0.0, upper=1.0)).plan, NoisySum)
+    assert curated(AVERAGE).mechanism == SmoothArea("average-precision")
+    assert curated(AUC).mechanism == curated(BINORMAL).mechanism == SmoothArea("auc")
     for kind, name in ((Auc, "method"), (Roc, "method"), (AveragePrecision, "method")):
         with pytest.raises(LocalError, match="no method 'best'"):
             kind(**{name: "best"})  # type: ignore[arg-type]
@@ -199,25 +206,23 @@ def test_a_binormal_curve_has_its_area() -> None:
         np.testing.assert_allclose(binormal(area, 1 - y)[1:-1], 1 - x[1:-1], atol=1e-6)
     assert binormal(1.0, x)[1:].min() == 1.0
     assert binormal(0.0, x)[:-1].max() == 0.0
-    drawn = BinormalRoc(lower=0.0, upper=1.0).noiseless(holdings())
+    drawn = planned(BINORMAL).noiseless(holdings())
     assert isinstance(drawn, RocEstimate)
-    assert drawn.error(BinormalRoc(lower=0.0, upper=1.0).reference(holdings()))["auc"] < 2e-3
+    assert drawn.error(BINORMAL.reference(holdings()))["auc"] < 2e-3
 
 
-@pytest.mark.parametrize("kind", [PriRoc, PriRocFix])
-def test_bins_are_chosen_by_n_and_epsilon_unless_somebody_says(
-    kind: type[PriRoc | PriRocFix],
-) -> None:
-    for counts, depth, epsilon, found in (
-        ("hb", 0, Fraction(1), 4),
-        ("hb", 0, Fraction(1, 5), 3),
-        ("dawa", 0, Fraction(1), 9),
-        ("hb", 0, None, 9),
-        ("hb", 6, Fraction(1), 6),
+@pytest.mark.parametrize("method", ["priroc", "priroc-fix"])
+def test_bins_are_chosen_by_n_and_epsilon(method: str) -> None:
+    for counts, epsilon, found in (
+        ("hb", Fraction(1), 4),
+        ("hb", Fraction(1, 5), 3),
+        ("dawa", Fraction(1), 9),
+        ("hb", None, 9),
     ):
-        asked = kind(lower=0.0, upper=1.0, counts=counts, depth=depth)
-        known = Facts.of_one_server(1000, 1, epsilon, False, b"")
-        assert asked.prepared(known).depth == found
+        asked = Roc(lower=0.0, upper=1.0, counts=counts, method=method)
+        plan = asked.plan(Facts.of_one_server(1000, 1, epsilon, False, b""))
+        assert isinstance(plan, Curated)
+        assert plan.mechanism == CountsInBins(found, counts, method == "priroc-fix")
 
 
 ALPHA = 1e-7
@@ -226,17 +231,17 @@ RUNS = 1500
 
 def releases_above(labels: list[int], at: float, runs: int, noise: SmoothNoise) -> int:
     """How often a curator's AUC of records 0 … n−1, in that order, comes out above."""
-    statistic = SmoothAuc(lower=0.0, upper=1.0, thresholds=8)
+    mechanism = SmoothArea("auc")
     total = counts_of(np.arange(len(labels)) + 8 * np.array(labels), 8)
     return sum(
-        statistic.number(
-            statistic.published(
+        number(
+            AUC,
+            mechanism.publish(
                 total,
                 noise.epsilon,
                 noise.delta,
                 Randomness.from_seed(run, f"curator {labels} {float(noise.epsilon):g}"),
             ),
-            exact=False,
         )
         > at
         for run in range(runs)

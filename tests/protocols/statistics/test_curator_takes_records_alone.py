@@ -20,10 +20,10 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import server_machine
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.by_curator import ByCurator
-from tallyroom.protocols.statistics.curated import SmoothAuc, SmoothAveragePrecision
+from tallyroom.protocols.statistics.areas import AveragePrecision
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
 from tallyroom.protocols.statistics.residuals import CuratedCells, CuratedReach
 from tallyroom.protocols.wire.machine import Continue, Rejected
@@ -32,12 +32,12 @@ from tests.every_statistic import EVERY
 from tests.samples import a_message, a_query
 
 SCHEMA = ("x=0:1", "y=0:1", "label=0,1")
-SCORES = {"lower": 0.0, "upper": 1.0, "thresholds": 4}
 ASKED: list[Statistic] = [
-    SmoothAuc(**SCORES),  # type: ignore[arg-type]
-    SmoothAveragePrecision(**SCORES),  # type: ignore[arg-type]
-    PriRoc(**SCORES, depth=2),  # type: ignore[arg-type]
-    PriRocFix(**SCORES, depth=2),  # type: ignore[arg-type]
+    Auc(lower=0.0, upper=1.0, method="smooth"),
+    AveragePrecision(lower=0.0, upper=1.0, method="smooth"),
+    Roc(lower=0.0, upper=1.0, method="binormal"),
+    Roc(lower=0.0, upper=1.0, method="priroc"),
+    Roc(lower=0.0, upper=1.0, method="priroc-fix"),
     CuratedReach(("x",), "y", (0.0, 1.0), 0.1, 4),
     CuratedCells(("x",), "y", (0.0, 1.0), side=2),
     CuratedNextAttribute(SCHEMA, "label", (), 2),
@@ -51,25 +51,23 @@ def three_each() -> Holdings:
     return deal(columns | {"label": np.arange(12.0) % 2}, 4)
 
 
-def encoding_of(statistic: Statistic) -> Encoding:
+def plan_of(statistic: Statistic) -> Curated:
     plan = planned(statistic, Facts.of_one_server(12, 3, Fraction(1))).plan
     assert isinstance(plan, Curated)
-    return plan.encoding
+    return plan
 
 
-def counts(statistic: Statistic, honest: Vector) -> tuple[Integers, tuple[int, ...]]:
+def counts(encoding: Encoding, honest: Vector) -> tuple[Integers, tuple[int, ...]]:
     """How many records are in each cell, and how many cells each table has."""
-    encoding = encoding_of(statistic)
     if isinstance(encoding, Tables):
         return signed(honest), encoding.sizes
-    assert isinstance(statistic, ByCurator)
-    return statistic.counts_of(honest[None])[0], statistic.tables
+    return np.diff(signed(honest), prepend=0), (encoding.length,)
 
 
 def forged(statistic: Statistic, honest: Vector) -> list[Vector]:
     """A record less than none in one cell and one more in another, none at all, too many, and one
     that is missing from the last table alone."""
-    cells, tables = counts(statistic, honest)
+    cells, tables = counts(plan_of(statistic).encoding, honest)
     moved, less = cells.copy(), cells.copy()
     moved[0] -= 4
     moved[1] += 4
@@ -81,7 +79,7 @@ def forged(statistic: Statistic, honest: Vector) -> list[Vector]:
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
 def test_vectors_of_records_are_taken_and_no_others(statistic: Statistic) -> None:
-    encoding = encoding_of(statistic)
+    encoding = plan_of(statistic).encoding
     vectors = encoding.encode(three_each())
     assert encoding.possible(vectors, 3).all()
     assert not encoding.possible(vectors, 2).any()
@@ -89,11 +87,13 @@ def test_vectors_of_records_are_taken_and_no_others(statistic: Statistic) -> Non
 
 
 def test_every_statistic_of_a_curators_sum_is_tried_here() -> None:
-    plans = {each.name: planned(each).plan for each in EVERY}
+    plans = [(each.name, planned(each).plan) for each in EVERY]
     summed = {
-        name for name, plan in plans.items() if isinstance(plan, Curated) and not plan.gathered
+        (name, type(plan.mechanism))
+        for name, plan in plans
+        if isinstance(plan, Curated) and not plan.gathered
     }
-    assert summed - {each.name for each in ASKED} == {"roc-binormal"}
+    assert summed == {(each.name, type(plan_of(each).mechanism)) for each in ASKED}
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)

@@ -16,6 +16,7 @@ from tallyroom.protocols.statistics.calibration import (
     CalibrationCounts,
     grouped,
 )
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.conformance import conducted
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow, between
 
@@ -96,17 +97,17 @@ def test_without_noise_the_study_finds_the_reference() -> None:
 
 
 def test_replacing_a_record_moves_four_at_most_and_flips_that_much() -> None:
-    statistic = CalibrationCounts(at=(0.25, 0.5))
+    plan = planned(CalibrationCounts(at=(0.25, 0.5))).plan
     most = 0
     points = [(score, label) for score in (0.0, 0.2, 0.4, 1.0) for label in (0.0, 1.0)]
     for one in points:
         for two in points:
             vectors = [
-                statistic.encode(data(np.array([score]), np.array([label]), 1))[0].astype(np.int64)
+                plan.encode(data(np.array([score]), np.array([label]), 1))[0].astype(np.int64)
                 for score, label in (one, two)
             ]
             most = max(most, int(np.abs(vectors[0] - vectors[1]).sum()))
-    assert most <= statistic.sensitivity == 4 * FIXED_POINT
+    assert most <= plan.sensitivity == 4 * FIXED_POINT
     assert most >= 3 * FIXED_POINT
 
 

@@ -11,10 +11,8 @@ import pytest
 
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings, deal
-from tallyroom.protocols.statistics.areas import AucByCurve
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.contract import Statistic
-from tallyroom.protocols.statistics.curated import SmoothAuc
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau, Pairwise
@@ -41,8 +39,8 @@ def one_record(value: float) -> Holdings:
         ResidualReach(("x", "value"), "y", HUGE),
         ResidualCells(("x", "value"), "y", HUGE, side=4),
         CalibrationCounts(at=(0.5,)),
-        AucByCurve(lower=0.0, upper=1.0, thresholds=4),
-        SmoothAuc(lower=0.0, upper=1.0, thresholds=4),
+        Auc(lower=0.0, upper=1.0, method="curve"),
+        Auc(lower=0.0, upper=1.0, method="smooth"),
         LogisticStep(("x=0:1",)),
         LogisticObjective(ranges=("x=0:1",)),
     ],

@@ -15,18 +15,17 @@ from sklearn.metrics import roc_curve
 from tallyroom.parties.dataset import Dataset
 from tallyroom.parties.models import SEED, scored
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Column, Holdings, deal
-from tallyroom.protocols.statistics.areas import (
-    Area,
-    AucByCurve,
-    AveragePrecision,
-    AveragePrecisionByCurve,
-)
+from tallyroom.protocols.statistics.areas import Area, AucOfCounts, AveragePrecision
+from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.statistics.score_thresholds import (
     by_rank,
     every,
@@ -39,6 +38,14 @@ from tallyroom.simulation.command.run import with_pilot
 
 def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Facts:
     return Facts.of_one_server(records, 1, epsilon, False, bytes(32))
+
+
+def counts(asked: ClassifierCurves, facts: Facts | None = None) -> ClassCounts:
+    """As it is asked of those records, by a curve."""
+    plan = planned(asked, facts).plan
+    assert isinstance(plan, NoisySum)
+    assert isinstance(plan.encoding, ClassCounts)
+    return plan.encoding
 
 
 def public(scores: ArrayLike) -> Holdings:
@@ -60,17 +67,17 @@ def test_as_many_as_the_root_of_records_times_epsilon(records: int, epsilon: Fra
     assert 8 <= found <= 1024
 
 
-@pytest.mark.parametrize("kind", [Roc, PrCurve, AucByCurve, AveragePrecision])
+@pytest.mark.parametrize("kind", [Roc, PrCurve, AucOfCounts, AveragePrecision])
 def test_thresholds_that_nobody_chose_follow_from_records_and_epsilon(
     kind: type[ClassifierCurves],
 ) -> None:
     asked = kind(lower=0.0, upper=1.0)
-    assert asked.prepared(known(10_000)).thresholds == 64
-    assert asked.prepared(known(10_000, Fraction(1, 100))).thresholds == 8
-    assert asked.prepared(known(10_000, None)).thresholds == 256
+    assert counts(asked, known(10_000)).points == 64
+    assert counts(asked, known(10_000, Fraction(1, 100))).points == 8
+    assert counts(asked, known(10_000, None)).points == 256
     of_parties = replace(known(10_000), records_per_unit=16)  # noise is that of ε/16
-    assert asked.prepared(of_parties).thresholds == 16
-    assert kind(lower=0.0, upper=1.0, thresholds=5).prepared(known(10_000)).thresholds == 5
+    assert counts(asked, of_parties).points == 16
+    assert counts(kind(lower=0.0, upper=1.0, thresholds=5), known(10_000)).points == 5
 
 
 # --- where ---
@@ -105,15 +112,15 @@ def test_whatever_the_scores_thresholds_rise_within_the_bounds(
 
 def test_a_pilot_places_a_quarter_as_many() -> None:
     rng = np.random.default_rng(2)
-    planned = Roc(lower=0.0, upper=1.0).planned_by(public(rng.beta(1, 9, 5000)), {})
-    asked = planned.prepared(known(10_000))
-    assert (asked.points, asked.thresholds, asked.pilot_scores) == (16, 16, ())
+    piloted = Roc(lower=0.0, upper=1.0).planned_by(public(rng.beta(1, 9, 5000)), {})
+    asked = counts(piloted, known(10_000))
+    assert (asked.points, len(asked.at)) == (16, 15)
     assert followed_points(64) == 16
     assert asked.x[-1] == 1.0
     assert asked.at[7] < 0.2  # where the scores are
-    more = replace(planned, thresholds=100).prepared(known(10_000))
+    more = counts(replace(piloted, thresholds=100), known(10_000))
     assert more.points == 100
-    assert more.release_key() != asked.release_key()
+    assert repr(more) != repr(asked)
 
 
 def test_a_pilot_follows_the_scores_of_all_columns() -> None:
@@ -155,7 +162,7 @@ def test_as_many_thresholds_as_are_given() -> None:
         Roc(lower=0.0, upper=1.0, thresholds=3, at=(0.4,))
     with pytest.raises(LocalError, match="too many"):
         Roc(lower=0.0, upper=1.0, at=tuple(np.linspace(0.0, 0.9, 1 << 16).tolist()))
-    assert Roc(lower=0.0, upper=1.0, at=(0.4,)).prepared(known(10**6)).thresholds == 2
+    assert counts(Roc(lower=0.0, upper=1.0, at=(0.4,)), known(10**6)).points == 2
 
 
 def test_a_curator_needs_none() -> None:
@@ -164,13 +171,13 @@ def test_a_curator_needs_none() -> None:
         AveragePrecision(lower=0.0, upper=1.0, at=(0.5,), method="smooth"),
     ):
         with pytest.raises(LocalError, match="--at is for curves without a curator"):
-            asked.asked_of(frozenset())
+            planned(asked).plan  # noqa: B018
 
 
 def test_other_thresholds_are_another_release() -> None:
-    one, two = (Roc(lower=0.0, upper=1.0, at=(each,)) for each in (0.4, 0.5))
-    assert one.release_key() != two.release_key()
-    assert one.release_key() != Roc(lower=0.0, upper=1.0, thresholds=2).release_key()
+    one, two = (planned(Roc(lower=0.0, upper=1.0, at=(each,))).plan for each in (0.4, 0.5))
+    assert one.identity != two.identity
+    assert one.identity != planned(Roc(lower=0.0, upper=1.0, thresholds=2)).plan.identity
 
 
 def test_a_run_has_the_truth_of_its_own_thresholds() -> None:
@@ -256,7 +263,7 @@ def test_a_curator_takes_no_thresholds_of_public_data(tmp_path: Path) -> None:
         AveragePrecision(lower=0.0, upper=1.0, method="smooth"),
     ):
         with pytest.raises(LocalError, match="--pilot is for curves without a curator"):
-            asked.planned_by(public([0.1, 0.2]), {}).asked_of(frozenset())
+            planned(asked.planned_by(public([0.1, 0.2]), {})).plan  # noqa: B018
         assert with_pilot(asked, None, scored_with(tmp_path, 0.0)) == asked
 
 
@@ -271,20 +278,20 @@ def test_a_pilot_may_lack_scores_that_it_says_to_drop(tmp_path: Path) -> None:
 
 
 def test_the_grid_is_as_wide_as_the_widest_gap() -> None:
-    assert Roc(lower=0.0, upper=1.0, thresholds=4).grid_step == 0.25
-    assert Roc(lower=0.0, upper=1.0, at=(0.125, 0.25)).grid_step == 0.75
-    assert Roc(lower=-1.0, upper=1.0, at=(0.5, 0.75)).grid_step == 1.5
+    assert counts(Roc(lower=0.0, upper=1.0, thresholds=4)).grid_step == 0.25
+    assert counts(Roc(lower=0.0, upper=1.0, at=(0.125, 0.25))).grid_step == 0.75
+    assert counts(Roc(lower=-1.0, upper=1.0, at=(0.5, 0.75))).grid_step == 1.5
 
 
-@pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
+@pytest.mark.parametrize("kind", [AucOfCounts, AveragePrecision])
 def test_the_interval_of_an_area_does_not_cover_ties_and_says_so(kind: type[Area]) -> None:
     """Four thresholds and hardly any noise: the interval is of the noise, far from the truth."""
-    asked = kind(lower=0.0, upper=1.0, thresholds=4)
+    asked = planned(kind(lower=0.0, upper=1.0, thresholds=4))
     generator = np.random.default_rng(3)
     scores = generator.beta(1, 30, 2000)
     held = deal({"score": scores, "label": (generator.random(2000) < scores).astype(np.float64)}, 1)
-    released = asked.measure(asked.encode(held)[0])
-    found = asked.interval(released, 2000, 1.0, 2.0)
-    truth = shape_of(asked.reference(held)).values()
+    released = asked.plan.measure(asked.total(held))
+    found = asked.interval(released, 2000, Noise(1.0))
+    truth = shape_of(asked.statistic.reference(held)).values()
     assert (found.high < truth).all()
-    assert "ties, which the interval does not cover" in asked.grid_words
+    assert "ties, which the interval does not cover" in asked.plan.grid_words
