@@ -8,13 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
-from tallyroom.protocols.plans.contract import Integers, NoisyChoice
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.encodings import EqualBins
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
@@ -25,22 +23,6 @@ from tallyroom.protocols.statistics.release import Answer, Release
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
 UNSURE = "how sure a choice is depends on how far apart the scores are, which nobody sees"
-
-
-def indices_of(released: Vector, candidates: int) -> Integers:
-    """The candidates that were chosen. Raises `RunFailed` where servers released something that
-    is no index."""
-    found = signed(released)
-    if ((found < 0) | (found >= candidates)).any():
-        raise RunFailed("the servers' shares do not add up to anything that can be chosen")
-    return found
-
-
-def as_chosen(estimate: Estimate, release: Release) -> Answer:
-    """The answer to a choice, with its error unknown where there was noise."""
-    if release.noise is None:
-        return Answer(estimate, None, release.records, foretold=True)
-    return Answer(estimate, Interval.none(len(release.values), UNSURE), release.records)
 
 
 @dataclass(frozen=True)
@@ -88,7 +70,7 @@ class TopK(Histogram):
         return NoisyChoice(self._bins, Choice(self.bins, facts.records, self.k), units)
 
     def read(self, release: Release) -> Answer:
-        return as_chosen(self._found(indices_of(release.values, self.bins)), release)
+        return release.without_errors(self._found(release.chosen(self.bins)), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records, the lower bin first where two have equally many."""

@@ -26,8 +26,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
     MAX_CHOSEN,
-    as_chosen,
-    indices_of,
+    UNSURE,
 )
 from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from tallyroom.protocols.statistics.drawing import Style
@@ -80,8 +79,8 @@ class Quantile(OfQuantiles, Cumulative):
     All quantiles come from one release: many of them cost one ε.
 
     By `max`, two servers choose the cell between two thresholds whose records' ranks come nearest,
-    and tell its middle (report noisy max). Thresholds may then lie closer `within` a part of the
-    range, or be `fanned` out from it (`ThresholdGrid`).
+    and tell its middle (report noisy max). Thresholds may lie closer `within` a part of the range,
+    or be `fanned` out from it (`ThresholdGrid`).
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
@@ -100,8 +99,6 @@ class Quantile(OfQuantiles, Cumulative):
         super().__post_init__()
         if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
             raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
-        if self.within and not self.by_max:
-            raise LocalError("thresholds lie closer in a part of the range for --mechanism max")
         if self.fanned and not self.within:
             raise LocalError("thresholds are fanned out from a part of the range: there is none")
         if self.within and None not in (self.lower, self.upper):
@@ -154,10 +151,8 @@ class Quantile(OfQuantiles, Cumulative):
 
     def read(self, release: Release) -> Answer:
         if isinstance(release.plan, NoisyChoice):
-            cells = indices_of(release.values, self.thresholds)
-            return as_chosen(
-                at_quantiles(self.quantile, self.grid.middles[cells].tolist()), release
-            )
+            told = self.grid.middles[release.chosen(self.thresholds)].tolist()
+            return release.without_errors(at_quantiles(self.quantile, told), UNSURE)
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)
         found = self.x[inverse(self.curve(release), wanted)]
         estimate = at_quantiles(self.quantile, found.tolist())

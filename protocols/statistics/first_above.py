@@ -11,15 +11,14 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
-from tallyroom.protocols.plans.contract import NoisyChoice, PlainSum
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
+    UNSURE,
     BinsByMiddle,
-    as_chosen,
-    indices_of,
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
@@ -76,8 +75,8 @@ class FirstAboveThreshold(Histogram):
         return NoisyChoice(self._bins, rule, units, described=words_of(1))
 
     def read(self, release: Release) -> Answer:
-        [found] = indices_of(release.values, self.bins + 1).tolist()
-        return as_chosen(self._found(found), release)
+        [found] = release.chosen(self.bins + 1).tolist()
+        return release.without_errors(self._found(found), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
@@ -89,11 +88,9 @@ class FirstAboveThreshold(Histogram):
 
 
 @dataclass(frozen=True)
-class FromBothEnds(PlainSum):
+class FromBothEnds:
     """How many records are in each bin and above it, from the highest bin down; then in each bin
     and below it, from the lowest up."""
-
-    measures: ClassVar[bool] = True
 
     def measure(self, total: Vector) -> Vector:
         above: Vector = np.cumsum(total[::-1], dtype=np.uint64)
@@ -116,15 +113,14 @@ class MagnitudeBounds(OneColumn):
         units = units_of_epsilon(2, monotone=True)
         within = max(1, facts.records - records_beyond(facts, units))
         rule = FirstAbove(BINS, facts.records, (within, within))
-        ends = FromBothEnds(2 * BINS, 2 * (BINS - 1))
-        return NoisyChoice(MagnitudeBins(self.value), rule, units, ends, words_of(2))
+        return NoisyChoice(MagnitudeBins(self.value), rule, units, FromBothEnds(), words_of(2))
 
     def read(self, release: Release) -> Answer:
         """The ends of the range; infinite where noise found none."""
-        down, up = indices_of(release.values, BINS + 1).tolist()
+        down, up = release.chosen(BINS + 1).tolist()
         lower = -math.inf if down == BINS else float(LEFT[BINS - 1 - down])
         upper = math.inf if up == BINS else float(RIGHT[up])
-        return as_chosen(_ends(lower, upper), release)
+        return release.without_errors(_ends(lower, upper), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The bins that the least and the largest value lie in."""

@@ -53,8 +53,10 @@ from tallyroom.protocols.privacy.prirp import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.choices import UNSURE
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
+from tallyroom.protocols.statistics.first_above import words_of
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
 from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
@@ -64,12 +66,6 @@ MAX_DOUBLINGS = 64
 FIXED_POINT = 1 << 16
 """A curator publishes estimated counts in such parts of 1."""
 ANY: Bounds = (-math.inf, math.inf)
-UNSURE = "how sure a choice is depends on how far apart the scores are, which nobody sees"
-TWO_SEARCHES = (
-    "2 times above threshold (sparse vector technique): geometric noise of scale {scale:.6g} on "
-    "the threshold and on every score, which nobody sees; the first index above is all that is "
-    "opened"
-)
 
 
 @dataclass(frozen=True)
@@ -295,7 +291,7 @@ class JointReach(ResidualReach):
         units = sum(REACH_UNITS)
         bar = lowered_bar(facts, units) or wanted(facts.records)
         rule = FirstAbove(len(SHAPES) * self.doublings, facts.records, (bar, bar))
-        return NoisyChoice(self.sizes, rule, units, BoundsAlike(self.doublings), TWO_SEARCHES)
+        return NoisyChoice(self.sizes, rule, units, BoundsAlike(self.doublings), words_of(2))
 
 
 # --- cells ---

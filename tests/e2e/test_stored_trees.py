@@ -12,7 +12,9 @@ import pytest
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation.runtimes import Layout, Opened
 from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.keepers import ANYTHING, PATIENCE, journals, spends, wait_until
@@ -77,8 +79,8 @@ def test_a_release_belongs_to_the_data_it_was_made_of(
         return federation.ask(asked, lambda _: None)
 
     def counts(opened: Opened) -> list[float]:
-        curve = statistic.decode(opened.total, opened.records, exact=True)
-        return [round(y * opened.records) for y in curve.y]
+        curve = planned(statistic).decode(opened.total, opened.records, exact=True)
+        return [round(y * opened.records) for y in shape_of(curve).values().tolist()]
 
     with Changing(plan) as federation:
         first = ask()

@@ -94,7 +94,6 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "fanned": lambda value: not value,
     "penalty": lambda value: value + 1,
     "of_class": lambda value: value + 1,
-    "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
 }
@@ -110,7 +109,8 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("logistic-objective", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("logistic-step", "ranges"): {"ranges": ("a=0:2",)},
     ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
-    ("quantile-by-max", "fanned"): {"fanned": True, "within": (0.25, 0.5)},
+    ("quantile", "fanned"): {"fanned": True, "within": (0.25, 0.5), "thresholds": 64},
+    ("quantile", "within"): {"within": (0.25, 0.5), "thresholds": 64},
     ("residual-cells", "method"): {"method": "hb"},
     ("roc", "counts"): {"counts": "dawa", "method": "priroc"},
     ("roc", "method"): {"method": "binormal"},

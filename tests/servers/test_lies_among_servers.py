@@ -26,7 +26,7 @@ from tests.servers.other_values import COUNTS
 
 PARTIES = 3
 CHOSEN = [each for each in EVERY if isinstance(planned(each).plan, NoisyChoice)]
-PROGRAMS = ("top-k", "quantile-by-max", "first-above", "next-attribute-by-max")
+PROGRAMS = ("top-k", "quantile", "first-above", "next-attribute-by-max")
 """One of every kind of choice."""
 TOGETHER = {each.name: replace(put(each)[1], delta=0.1) for each in CHOSEN if each.name in PROGRAMS}
 TOGETHER |= {

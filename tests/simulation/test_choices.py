@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tallyroom.parties.data import Dataset
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.choices import Mode, TopK
@@ -128,5 +128,5 @@ def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     chosen = asked.plan.rule
     assert (chosen.chosen, chosen.noises) == (asked.plan.released, asked.plan.noises)
     beyond = np.array([2**40] * chosen.chosen, dtype=np.uint64)
-    with pytest.raises(LocalError, match="add up to anything"):
+    with pytest.raises(RunFailed, match="add up to anything"):
         asked.decode(beyond, 100)

@@ -52,7 +52,9 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
         keepers = ["coordinator", *(f"server-{i}" for i in range(federation.servers))]
     if aggregator in ("shuffle", "curator"):
         assert stated == options["delta"]
-    if options.get("noise") in ("joint", "per-pair") or isinstance(statistic, TopK | Gini):
+    if options.get("noise") in ("joint", "per-pair") or isinstance(
+        statistic, TopK | FirstAboveThreshold | Gini
+    ):
         assert 0 < stated <= options.get("delta", DEFAULT_DELTA)
     for keeper in keepers:
         ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)

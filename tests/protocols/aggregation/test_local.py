@@ -93,9 +93,7 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
         assert (opened.records, opened.refused) == (records, 0)
         values.append(as_array(planned(statistic).decode(opened.vector, records)))
     exact = as_array(statistic.reference(holdings))
-    encoded = planned(statistic).plan.measure(
-        planned(statistic).plan.encode(holdings).sum(axis=0, dtype=np.uint64)
-    )
+    encoded = query.plan.measure(query.plan.encode(holdings).sum(axis=0, dtype=np.uint64))
     released = Local().mechanism(query).release(encoded, records, records)
     stated = statistic.read(released).deviations
     assert stated.shape == exact.shape

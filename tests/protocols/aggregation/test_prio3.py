@@ -125,16 +125,17 @@ def test_chunks_change_nothing_but_the_number_of_steps(
 def test_every_server_adds_the_whole_noise(statistic: Bounded, servers: int) -> None:
     """Released minus measured, 5 runs of 400 or more integers: sums of discrete Laplace noises."""
     holdings = uneven_holdings(*statistic.bounds)
-    exact = planned(statistic).plan.encode(holdings).sum(axis=0, dtype=np.uint64)
+    plan = planned(statistic).plan
+    exact = plan.encode(holdings).sum(axis=0, dtype=np.uint64)
     drawn = []
     for run in range(5):
         query = query_about(statistic, servers, epsilon=Fraction(1), nonce=run.to_bytes(8, "big"))
         exchange = Exchange(Prio3(), query, seed=run, records=holdings.counts.astype(np.int64))
         exchange.enter(holdings.ids, Prio3().party(query, holdings, exchange.randomness))
         exchange.run()
-        drawn.append(total_of(exchange).vector - planned(statistic).plan.measure(exact))
+        drawn.append(total_of(exchange).vector - plan.measure(exact))
     noise = np.concatenate(drawn).view(np.int64)
-    one = discrete_laplace_pmf(np.arange(-500, 501), float(planned(statistic).plan.sensitivity))
+    one = discrete_laplace_pmf(np.arange(-500, 501), float(plan.sensitivity))
     pmf = one
     for _ in range(servers - 1):
         pmf = np.convolve(pmf, one)
@@ -147,7 +148,7 @@ def test_tree_noise_is_added_in_place() -> None:
     statistic = Ecdf(lower=0.0, upper=1.0, thresholds=512, mechanism="tree")
     holdings = uneven_holdings(0.0, 1.0)
     query = query_about(statistic, 2, epsilon=Fraction(1))
-    exact = planned(statistic).plan.encode(holdings).sum(axis=0, dtype=np.uint64)
+    exact = query.plan.encode(holdings).sum(axis=0, dtype=np.uint64)
     exchange = exchange_about(query, holdings)
     servers = [
         Prio3().server(query, index, Randomness.from_seed(1, f"server-{index}"), Memory())

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -171,10 +172,9 @@ def test_neither_server_s_view_tells_what_is_shared(who: int) -> None:
 
 def test_every_quantile_is_a_contest_that_is_paid_for() -> None:
     """Choices of independent noises compose: k of them cost what one costs, k times."""
-    one, five = (
-        planned(Quantile(lower=0.0, upper=1.0, mechanism="max", quantile=each)).plan
-        for each in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))
-    )
+    asked = Quantile(lower=0.0, upper=1.0, mechanism="max")
+    one = planned(asked).plan
+    five = planned(replace(asked, quantile=(0.1, 0.3, 0.5, 0.7, 0.9))).plan
     assert isinstance(five, NoisyChoice)
     assert one.sensitivity == units_of_epsilon(1, Moved.ANYHOW)
     assert five.sensitivity == five.rule.contests * one.sensitivity
