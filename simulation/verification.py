@@ -152,6 +152,9 @@ def _verified(document: dict[str, Any], authority: bytes | None, more: set[str])
     evidence.check_contributors(query, contributors, proof.records)
     if proof.plan(query).identity != query.plan.identity:
         raise PeerError("result", "its statistic cannot be read off what was released")
+    again = document.get("reused") is True or query.points is not None
+    if not again and proof.statistic.parameters() != query.statistic.parameters():
+        raise PeerError("result", "it was read otherwise than it was asked")
     total = evidence.total(query, proof.points(query), proof.records)
     found = _Verified(receipts, query, proof, len(contributors), total)
     _check_fields(document, found.signed, more | {"key"})

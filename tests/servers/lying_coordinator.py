@@ -20,6 +20,7 @@ from tests.servers.other_values import (
     ONE_VALUE,
     OTHER,
     OTHER_PARAMETER,
+    names_of,
 )
 
 TOGETHER: dict[str, dict[str, Any]] = {
@@ -58,7 +59,8 @@ def changed(query: Query, name: str) -> Query:
 def with_another(statistic: Statistic, parameter: str) -> Statistic:
     """The statistic with another value of a parameter. Raises `LocalError` as `changed` does."""
     before = getattr(statistic, parameter)
-    changes = OF_STATISTIC.get((statistic.name, parameter))
+    told = (OF_STATISTIC.get((name, parameter)) for name in names_of(statistic))
+    changes = next(filter(None, told), None)
     if changes is None:
         changes = {parameter: OTHER_PARAMETER[parameter](before)}
     assert changes[parameter] != before
@@ -73,7 +75,11 @@ def names_in(query: Query) -> list[str]:
 def parameters_in(statistic: Statistic) -> list[str]:
     """Of them, those of the statistic that have another value."""
     names = [field.name for field in dataclasses.fields(statistic)]
-    return [f"parameter {name}" for name in names if (statistic.name, name) not in ONE_VALUE]
+    return [
+        f"parameter {name}"
+        for name in names
+        if not any((each, name) in ONE_VALUE for each in names_of(statistic))
+    ]
 
 
 Lie = Callable[[Query], Query]

@@ -100,7 +100,9 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
 """Another value for every parameter of any statistic."""
 
 OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
-    ("auc", "method"): {"method": "curve"},
+    ("auc pairs", "method"): {"method": "curve"},
+    ("auc curve", "method"): {"method": "pairs"},
+    ("auc smooth", "method"): {"method": "curve"},
     ("auc", "randomizer"): {"randomizer": "hadamard"},
     ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
     ("linear-regression", "x"): {"x": ("other",), "ranges": ("other=0:1", "y=0:1")},
@@ -112,13 +114,25 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("quantile", "fanned"): {"fanned": True, "within": (0.25, 0.5), "thresholds": 64},
     ("quantile", "within"): {"within": (0.25, 0.5), "thresholds": 64},
     ("residual-cells", "method"): {"method": "hb"},
-    ("roc", "counts"): {"counts": "dawa", "method": "priroc"},
-    ("roc", "method"): {"method": "binormal"},
-    ("roc", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
+    ("roc binormal", "counts"): {"counts": "dawa", "method": "priroc"},
+    ("roc binormal", "method"): {"method": "priroc"},
+    ("roc curve", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
+    ("roc priroc", "method"): {"method": "binormal"},
+    ("roc priroc-fix", "method"): {"method": "binormal"},
 }
-"""The same where another value of that statistic is not like that, or is one with others only."""
+"""The same where another value of that statistic, or of it by that method, is not like that, or is
+one with others only."""
 
 ONE_VALUE = {
+    # A curator's ways take one server and no thresholds of one's own.
+    ("average-precision curve", "method"),
+    ("roc curve", "counts"),
+    ("roc curve", "method"),
+    *(
+        (way, parameter)
+        for way in ("average-precision smooth", "roc binormal", "roc priroc", "roc priroc-fix")
+        for parameter in ("at", "pilot_scores")
+    ),
     ("ecdf-points", "mechanism"),
     ("first-above", "categories"),
     ("mode", "categories"),
@@ -159,3 +173,8 @@ def another_statistic(statistic: Statistic) -> Statistic:
             return Sum(lower=0.0, upper=1.0)
         case _:
             return COUNTS
+
+
+def names_of(statistic: Statistic) -> tuple[str, str]:
+    """The statistic, and it by its method: under which another value may be told above."""
+    return statistic.name, f"{statistic.name} {getattr(statistic, 'method', '')}"

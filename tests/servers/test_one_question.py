@@ -30,7 +30,7 @@ from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.statistics.on_demand import QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
-from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.simulation.runtimes.contract import Layout
 from tallyroom.storage.ledger import Ledger
@@ -43,7 +43,7 @@ from tests.servers.lying_coordinator import (
     parameters_in,
     with_another,
 )
-from tests.servers.other_values import COUNTS, ONE_VALUE, OTHER, OTHER_PARAMETER
+from tests.servers.other_values import COUNTS, ONE_VALUE, OTHER, OTHER_PARAMETER, names_of
 
 PARTIES = 4
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, PARTIES)
@@ -231,10 +231,12 @@ def test_every_field_has_another_value() -> None:
 
 def test_a_parameter_without_another_value_has_none() -> None:
     """One that is left out for having a single value is refused with any other."""
-    by_name = {each.name: each for each in EVERY}
+    by_name = {name: each for each in EVERY for name in names_of(each)}
     for name, parameter in ONE_VALUE:
+        servers, question = put(by_name[name])
+        query = question.query(bytes(NONCE_BYTES), 2, servers, 4, 2)
         with pytest.raises(LocalError):
-            with_another(by_name[name], parameter)
+            replace(query, statistic=with_another(query.statistic, parameter))
 
 
 def test_every_aggregator_is_tried() -> None:
