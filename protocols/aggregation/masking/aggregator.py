@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Bulk, Records, ThreatModel
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, make_plan
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, degree_of, make_plan
 from tallyroom.protocols.aggregation.masking.party import MaskingParty
 from tallyroom.protocols.aggregation.masking.server import MaskingServer
 from tallyroom.protocols.aggregation.vouched import Vouched
@@ -91,6 +91,17 @@ class Masking(Vouched):
                 "the analyst sees the noisy sum and who contributed"
             ),
             hides=True,
+        )
+
+    def concessions(self, query: Query) -> tuple[str, ...]:
+        """A degree that somebody chose is not held to the chances that `auto` counts with."""
+        chosen, automatic = degree_of(query.parties, self.neighbours)
+        least = degree_of(query.parties, "auto")[0]
+        if automatic or chosen >= least:
+            return ()
+        return (
+            f"each party has {chosen} neighbours, where {least} are safe: a coordinator that waits "
+            "for an order on the ring which suits it may surround a party",
         )
 
     def check(self, query: Query) -> None:
