@@ -122,13 +122,14 @@ def _alike(flag: str, name: str) -> list[str]:
 
 def kind_named(name: str) -> Any:
     """A statistic or a study. Raises `LocalError` with the nearest names if there is neither."""
-
-    if name in registry.registered(registry.STUDIES):
+    studies = registry.registered(registry.STUDIES)
+    if name in studies:
         return registry.named(registry.STUDIES, name)
-    kind = statistic_named(name)
-    if kind.part_of:
-        raise LocalError(f"{name} is a way of asking {kind.part_of}: ask for that")
-    return kind
+    if name in registry.registered(registry.QUESTIONS):
+        study = statistic_named(name).part_of
+        raise LocalError(f"{name} is a question that {study} asks: ask for that")
+    look_up("statistic", name, {**registry.registered(registry.STATISTICS), **studies})
+    return statistic_named(name)
 
 
 def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
