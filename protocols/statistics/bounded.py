@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 
-from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
@@ -87,10 +86,6 @@ class Bounded(Statistic):
 @dataclass(frozen=True)
 class BoundedColumn(Bounded, OneColumn):
     """A statistic about one numeric column, clipped to public bounds."""
-
-    def clip(self, values: Column) -> Column:
-        """What is no number counts as the lower bound."""
-        return np.clip(numbers(values, self.bounds[0]), *self.bounds)
 
     def raw(self, holdings: Holdings) -> Column:
         """The values as they are, for the truth. Raises `LocalError` for what is no number."""

@@ -33,7 +33,7 @@ def test_alphas_decide_every_comparison_exactly(
 ) -> None:
     statistic = Ecdf(lower=lower, upper=lower + width, thresholds=thresholds)
     x = np.array(values)
-    encoding, clipped = statistic.encoding, statistic.clip(x)
+    encoding, clipped = statistic.encoding, np.clip(x, *statistic.bounds)
     truth = clipped[:, None] <= statistic.x[None, :]
     for bits in (RESOLUTION_BITS, max(1, (thresholds - 1).bit_length())):
         alphas = encoding.measurement.points(bits)[encoding.measured(deal({"value": x}, 1))]
