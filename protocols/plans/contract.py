@@ -92,11 +92,6 @@ class Encoding(ABC):
     def grid_words(self) -> str:
         """What the grid does to values, for people."""
 
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Those of the columns that are of names rather than of numbers."""
-        return ()
-
     def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
         """Which of these rows are vectors that 1 to `most` records make. Only a curator sees them
         one by one, and has to ask: its noise depends on the sum, so it is private for sums of
@@ -186,11 +181,6 @@ class Plan(ABC):
     @abstractmethod
     def grid_words(self) -> str:
         """As `Encoding.grid_words`."""
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """As `Encoding.named`."""
-        return ()
 
     @abstractmethod
     def without_noise(self, holdings: Holdings) -> Vector:
@@ -286,10 +276,6 @@ class EncodedRecords(Plan):
     @property
     def grid_words(self) -> str:
         return self.encoding.grid_words
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        return self.encoding.named
 
 
 @dataclass(frozen=True)

@@ -144,10 +144,6 @@ class Names(Encoding):
         return (self.column,)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """What is counted: the names, and all others."""
         return (*self.names, OTHER)

@@ -28,11 +28,6 @@ class RecordWords(ABC):
 
     @property
     @abstractmethod
-    def named(self) -> tuple[str, ...]:
-        """Those of the columns that are of names rather than of numbers."""
-
-    @property
-    @abstractmethod
     def width(self) -> int:
         """How many words a record has."""
 
@@ -57,10 +52,6 @@ class GatheredRows(Encoding):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.record.columns
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        return self.record.named
 
     @property
     def length(self) -> int:

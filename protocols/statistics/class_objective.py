@@ -44,11 +44,6 @@ class ClassedAttributes(TwoClasses):
         return (*(each.name for each in self.predictors), self.target.name)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        every = (*self.predictors, self.target)
-        return tuple(each.name for each in every if each.bounds is None)
-
-    @property
     def width(self) -> int:
         return len(self.predictors) + 1
 

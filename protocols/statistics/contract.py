@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
@@ -95,9 +91,3 @@ class Statistic(Parametrized, ABC):
         """Raises `LocalError` where bounds are needed and not known."""
         if missing := [name for name in self.bounded if name not in self.column_bounds]:
             raise LocalError(f"{self.name} needs public bounds of column {missing[0]!r}")
-
-
-def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
-    """Adds up the rows of each party's records in the ring."""
-    summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
-    return summed

@@ -47,10 +47,6 @@ class LabelledColumns(TwoClasses):
         return (*(each.name for each in self.scaled), self.label)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def width(self) -> int:
         return len(self.scaled) + 1
 

@@ -66,10 +66,6 @@ class Codes(RecordWords):
         return tuple(each.name for each in self.attributes)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.attributes if each.bounds is None)
-
-    @property
     def width(self) -> int:
         return len(self.attributes)
 
@@ -146,10 +142,6 @@ class AttributeTables(Tables):
     @property
     def columns(self) -> tuple[str, ...]:
         return self._every.columns
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        return self._every.named
 
     @cached_property
     def tables(self) -> list[Codes]:

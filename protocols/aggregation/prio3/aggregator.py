@@ -35,11 +35,11 @@ from tallyroom.protocols.aggregation.prio3.server import Prio3Server
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.contract import sum_by_party
 from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES
 from tallyroom.protocols.wire.machine import Done, Machine, SpeaksOnce, Step
 from tallyroom.protocols.wire.messages import Message
