@@ -1,1 +1,1 @@
-"""Network conditions: profiles by name, and the time that a run takes under them."""
+"""Network conditions: profiles by name, and how long a run takes under them."""

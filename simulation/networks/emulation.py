@@ -1,4 +1,4 @@
-"""What emulates a network between processes: every process has a line of its own."""
+"""The interface of network emulations: every process has a line of its own."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Outlet(ABC):
-    """A process's way to its line. It is handed to the process, which plugs itself in first."""
+    """A process's access to its line. The process receives it and plugs itself in first."""
 
     @abstractmethod
     def plug_in(self) -> None: ...
@@ -24,27 +24,27 @@ class Direct(Outlet):
 
 
 class Emulation(ABC):
-    """Every process has a line before it is started."""
+    """Every process is given its line before it starts."""
 
     @abstractmethod
     def line(self, name: str, role: Role, members: int = 1) -> Outlet:
-        """The line of a process; the same when it comes back. One that is host to several parties
-        has theirs side by side, so as many times the rate."""
+        """Returns the line of a process, the same one after a restart. A process that hosts several
+        parties has their lines side by side, hence that many times the rate."""
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Removes everything that the emulation made."""
 
     def address(self, name: str) -> str:
-        """Where a process with that line listens, without the port."""
+        """The address, without port, on which the process with that line listens."""
         return LOOPBACK
 
     @abstractmethod
     def listens(self, name: str, port: int) -> None:
-        """The process of that name listens there."""
+        """Notes that the process of that name listens on `port`."""
 
     def from_here(self, name: str, port: int) -> str:
-        """How this process reaches it, past any line."""
+        """The address under which this process reaches it, bypassing all lines."""
         return f"{LOOPBACK}:{port}"
 
 

@@ -1,10 +1,10 @@
-"""Network namespaces, with root: every process has a network of its own, whose only way out is a
+"""Network namespaces, which need root: every process has a network of its own, whose only exit is a
 line that this process forwards packet by packet. TCP is the kernel's, with all its dynamics.
 
-Each namespace has a TUN device. What comes out of it passes the sender's line and the receiver's,
-each with its rate and a queue of its own that drops what it has no room for, waits for the delay,
-and goes into the receiver's device. Nothing outside is touched: namespaces and devices are gone
-with the last process that has them open.
+Each namespace has a TUN device. A packet from it passes the sender's line and the receiver's, each
+with its own rate and a queue that drops what it has no room for, waits for the delay, and enters
+the receiver's device. Nothing outside is touched: namespaces and devices disappear with the last
+process that has them open.
 """
 
 import contextlib
@@ -19,46 +19,48 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, Outlet
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.networks.profile import Profile
 
+T = TypeVar("T")
 TUN = Path("/dev/net/tun")
 PREFIX = "10.77"
 MOST_LINES = 250 * 250
-MTU = 1500
 CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8913, 0x8914
 IFF_UP = 1
 DEVICE = b"line0"
+NO_IPV6 = Path("/proc/sys/net/ipv6/conf/line0/disable_ipv6")
 LEAST_QUEUE = 1 << 16
 QUEUE_SECONDS = 0.1
-"""A queue holds what its line carries in this time: more is dropped, and TCP slows down."""
+"""A queue holds as much as its line carries in this time; more is dropped, and TCP slows down."""
 BUFFER = 1 << 16
 
 
 def missing() -> str:
-    """Why there can be none here; empty where there can."""
+    """Returns why namespaces cannot be used here; empty if they can."""
     if not hasattr(os, "geteuid") or not Path("/proc/self/ns/net").exists():
         return "this system has no network namespaces"
     if os.geteuid() != 0:
-        return "they need root"
+        return "namespaces need root"
     if not os.access(TUN, os.R_OK | os.W_OK):
         return f"{TUN} cannot be opened"
     try:
         for each in made_at(f"{PREFIX}.255.254"):
             os.close(each)
-    except OSError as error:  # root of a container may lack what it takes
-        return f"none can be made: {error.strerror}"
+    except OSError as error:  # root in a container may lack the capability
+        return f"no namespace can be made: {error.strerror}"
     return ""
 
 
@@ -80,8 +82,18 @@ class Inside(Outlet):
             _libc("setns", namespace.fileno(), CLONE_NEWNET)
 
 
+class Onlooker:
+    """Told of every packet that one process sends to another."""
+
+    def sent(self, packet: bytes) -> None:
+        """It left its sender's device."""
+
+    def lost(self, packet: bytes) -> None:
+        """It will not arrive."""
+
+
 class Queue:
-    """One direction of a line: packets pass one after another, and what finds it full is lost."""
+    """One direction of a line: packets pass one after another; one that finds it full is lost."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -89,7 +101,7 @@ class Queue:
         self._free = 0.0
 
     def passed(self, size: int, now: float) -> float | None:
-        """When it has passed; None if it is dropped."""
+        """Returns when the packet has passed; None if it is dropped."""
         begun = max(self._free, now)
         if (begun - now) * self._rate > self._room:
             return None
@@ -110,16 +122,16 @@ class Cell:
 
 
 class Namespaces(Emulation):
-    """Raises `LocalError` where there can be none."""
+    """Raises `LocalError` if namespaces cannot be used here."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, onlooker: Onlooker | None = None) -> None:
         if reason := missing():
-            raise LocalError(f"by=namespaces: {reason}; relays do without")
+            raise LocalError(f"by=namespaces: {reason}; by=relays works without root")
         self._network = network
         self._cells: dict[str, Cell] = {}
         self._by_address: dict[bytes, Cell] = {}
         self._bridges: list[Bridge] = []
-        self._switch = Switch(network, self._by_address)
+        self._switch = Switch(network, self._by_address, onlooker)
 
     def line(self, name: str, role: Role, members: int = 1) -> Outlet:
         if name not in self._cells:
@@ -130,7 +142,9 @@ class Namespaces(Emulation):
             try:
                 namespace, device = made_at(address)
             except OSError as error:
-                raise LocalError(f"by=namespaces: {error.strerror}; relays do without") from None
+                raise LocalError(
+                    f"by=namespaces: {error.strerror}; by=relays works without root"
+                ) from None
             rate = self._network.line(role).rate * members
             cell = Cell(role, address, namespace, device, Queue(rate), Queue(rate))
             self._cells[name] = self._by_address[socket.inet_aton(address)] = cell
@@ -139,6 +153,10 @@ class Namespaces(Emulation):
 
     def address(self, name: str) -> str:
         return self._cells[name].address
+
+    def descriptor(self, name: str) -> int:
+        """Of the namespace, until this is closed."""
+        return self._cells[name].namespace
 
     def listens(self, name: str, port: int) -> None:
         pass
@@ -158,8 +176,8 @@ class Namespaces(Emulation):
 
 
 def made_at(address: str) -> tuple[int, int]:
-    """A namespace whose device has that address, and the device. Raises `OSError`."""
-    # In a thread of its own, which ends: this process stays where it is.
+    """Makes a namespace whose device has that address; returns both. Raises `OSError`."""
+    # In a thread of its own, which then ends: this process stays in its own namespace.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_make, address).result()
 
@@ -175,11 +193,52 @@ def _make(address: str) -> tuple[int, int]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
             _ask(way, SIOCSIFADDR, DEVICE, _ip(address))
             _ask(way, SIOCSIFNETMASK, DEVICE, _ip("255.255.0.0"))
+            with contextlib.suppress(OSError):  # nobody here speaks IPv6: the kernel need not
+                NO_IPV6.write_text("1")
             for each in (DEVICE, b"lo"):
-                flags = struct.unpack("16xH22x", _ask(way, SIOCGIFFLAGS, each, bytes(24)))[0]
-                _ask(way, SIOCSIFFLAGS, each, struct.pack("H22x", flags | IFF_UP))
-        undo.pop_all()  # it is the caller's now
+                _raise_up(way, each)
+        undo.pop_all()  # the caller owns it now
     return namespace, device
+
+
+def made_alone() -> int:
+    """A namespace with nothing but its loopback. Raises `OSError`."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_make_alone).result()
+
+
+def _make_alone() -> int:
+    _libc("unshare", CLONE_NEWNET)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        _raise_up(way, b"lo")
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def within(namespace: int, work: Callable[[], T]) -> T:
+    """For a thread that does nothing else afterwards: it stays in there."""
+    _libc("setns", namespace, CLONE_NEWNET)
+    return work()
+
+
+def counted(namespace: int, device: str) -> dict[str, int]:
+    """The kernel's own counts of what a device sent and received. Raises `RunFailed` if it is gone,
+    as root in the namespace may have it."""
+
+    def read() -> str:
+        return Path("/proc/thread-self/net/dev").read_text()
+
+    with ThreadPoolExecutor(1) as thread:
+        lines = thread.submit(within, namespace, read).result().splitlines()
+    counts = (line.split(":")[1].split() for line in lines if line.strip().startswith(device))
+    if (found := next(counts, None)) is None:
+        raise RunFailed(f"the network device {device} of a member was renamed or removed")
+    names = {"received_bytes": 0, "received_packets": 1, "sent_bytes": 8, "sent_packets": 9}
+    return {name: int(found[place]) for name, place in names.items()}
+
+
+def _raise_up(way: socket.socket, device: bytes) -> None:
+    flags = struct.unpack("16xH22x", _ask(way, SIOCGIFFLAGS, device, bytes(24)))[0]
+    _ask(way, SIOCSIFFLAGS, device, struct.pack("H22x", flags | IFF_UP))
 
 
 def _ip(address: str) -> bytes:
@@ -193,9 +252,12 @@ def _ask(way: socket.socket, call: int, device: bytes, value: bytes) -> bytes:
 class Switch:
     """Forwards packets between namespaces, in a thread."""
 
-    def __init__(self, network: Network, cells: dict[bytes, Cell]) -> None:
+    def __init__(
+        self, network: Network, cells: dict[bytes, Cell], onlooker: Onlooker | None = None
+    ) -> None:
         self._network = network
         self._cells = cells
+        self._onlooker = onlooker or Onlooker()
         self._links: dict[tuple[Role, Role], Profile] = {}
         self._luck = random.Random(1)
         self._order = itertools.count()
@@ -233,7 +295,7 @@ class Switch:
             self._move(time.monotonic())
 
     def _take(self, sender: Cell) -> None:
-        """All that the device has to send."""
+        """Takes all packets that the device has to send."""
         for _ in range(256):
             try:
                 packet = os.read(sender.device, BUFFER)
@@ -243,23 +305,31 @@ class Switch:
                 continue
             receiver = self._cells.get(packet[16:20])
             now = time.monotonic()
-            if receiver is None or (passed := sender.up.passed(len(packet), now)) is None:
+            if receiver is None:
                 continue
+            self._onlooker.sent(packet)
+            passed = sender.up.passed(len(packet), now)
             link = self._link(sender.role, receiver.role)
-            if self._luck.random() >= link.loss:
-                heapq.heappush(self._sent, (passed, next(self._order), packet, receiver, link))
+            if passed is None or self._luck.random() < link.loss:
+                self._onlooker.lost(packet)
+                continue
+            heapq.heappush(self._sent, (passed, next(self._order), packet, receiver, link))
 
     def _move(self, now: float) -> None:
-        """The receiver's line is taken only when the sender's has let a packet through."""
+        """A packet enters the receiver's line only after it has passed the sender's."""
         while self._sent and self._sent[0][0] <= now:
             sent, order, packet, receiver, link = heapq.heappop(self._sent)
             passed = receiver.down.passed(len(packet), sent)
-            if passed is not None:
-                heapq.heappush(self._due, (passed + link.delay, order, packet, receiver))
+            if passed is None:
+                self._onlooker.lost(packet)
+                continue
+            heapq.heappush(self._due, (passed + link.delay, order, packet, receiver))
         while self._due and self._due[0][0] <= now:
             _, _, packet, receiver = heapq.heappop(self._due)
-            with contextlib.suppress(OSError):  # its device is full: as a host that has no room
+            try:
                 os.write(receiver.device, packet)
+            except OSError:  # its device is full: as a host that has no room
+                self._onlooker.lost(packet)
 
     def _link(self, sender: Role, receiver: Role) -> Profile:
         if (sender, receiver) not in self._links:
@@ -268,7 +338,7 @@ class Switch:
 
 
 class Bridge:
-    """From this machine's loopback to a port inside a namespace, past its line."""
+    """Connects this machine's loopback to a port inside a namespace, bypassing its line."""
 
     def __init__(self, cell: Cell, port: int) -> None:
         self._target = (cell.address, port)
@@ -285,7 +355,7 @@ class Bridge:
             each.close()
 
     def _accept(self) -> None:
-        """A socket belongs to the namespace of the thread that makes it: this one's, from here."""
+        """A socket belongs to the namespace of the thread that makes it, so this thread enters."""
         _libc("setns", self._namespace, CLONE_NEWNET)
         while True:
             try:

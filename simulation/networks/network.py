@@ -1,4 +1,4 @@
-"""Who has which line: `wan` for all, or `party=mobile,server=lan`; and how lines are emulated."""
+"""Which role has which line: `wan` for all, or `party=mobile,server=lan`; and the emulation."""
 
 from dataclasses import dataclass, field
 
@@ -13,8 +13,8 @@ BY = "by"
 
 @dataclass(frozen=True)
 class Network:
-    """A role's profile is that of the line of each of its members; who has none has a line without
-    limits. The analyst sits beside the coordinator. `by` is one of `WAYS`."""
+    """A role's profile describes the line of each of its members; a role without one has no limits.
+    The analyst sits beside the coordinator. `by` is one of `WAYS`."""
 
     lines: dict[Role, Profile] = field(default_factory=dict)
     by: str = WAYS[0]
@@ -34,8 +34,9 @@ NAMED = {name: everywhere(profile) for name, profile in PROFILES.items()}
 
 
 def network_of(text: str) -> Network:
-    """Raises `LocalError` for what is no network. What follows a role's name up to the next one is
-    its profile, so `party=delay=80ms,rate=10mbit,server=lan` gives the parties a rate too."""
+    """Raises `LocalError` if `text` is not a network. Everything after a role's name up to the next
+    name is its profile, so `party=delay=80ms,rate=10mbit,server=lan` gives the parties a rate
+    too."""
     spelt: dict[Role | None, list[str]] = {}
     by, role = WAYS[0], None
     for part in text.split(","):
@@ -48,13 +49,13 @@ def network_of(text: str) -> Network:
         if name in ROLES:
             role, part = ROLES[name], value
             if role in spelt:
-                raise LocalError(f"two lines of one role in the network {text[:60]!r}")
+                raise LocalError(f"a role has two lines in the network {text[:60]!r}")
         spelt.setdefault(role, []).append(part)
     if None in spelt and len(spelt) > 1:
-        raise LocalError(f"whose line is {','.join(spelt[None])[:60]!r}? Name a role for each")
+        raise LocalError(f"{','.join(spelt[None])[:60]!r} has no role: name a role for each line")
     found = {role: profile_of(",".join(parts)) for role, parts in spelt.items()}
     if None in found:
         return Network(everywhere(found[None]).lines, by)
     if not found:
-        raise LocalError(f"no line in the network {text[:60]!r}")
+        raise LocalError(f"the network {text[:60]!r} has no line")
     return Network({role: profile for role, profile in found.items() if role is not None}, by)

@@ -1,5 +1,5 @@
-"""The time on the network of a run, from its bill: rounds follow each other, links of one round
-work side by side, and everybody has one line of the profile's rate."""
+"""Predicts a run's time on the network from its bill: rounds follow each other, links of one round
+work in parallel, and every participant has one line of the profile's rate."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from tallyroom.simulation.networks.network import NAMED, Network
 SETTLING = 2
 """One-way delays of the call for the servers' accounts."""
 ACKNOWLEDGED = 2
-"""One-way delays of a call whose answer is waited for."""
+"""One-way delays of a call whose answer is awaited."""
 CONNECTING = 6
 """One-way delays until a connection can be used: two of TCP, two of TLS, two of HTTP/2."""
 JOINING = CONNECTING + 4
-"""Those of a party until it has joined: its connection, its stream, its call to join."""
+"""One-way delays until a party has joined: its connection, its stream, its call to join."""
 
 MEETING = CONNECTING + 8
-"""Those until parties that meet for the first time know each other: a line of its own to the
-coordinator's relay, saying that one is there, and asking for each other's keys. Measured."""
+"""One-way delays until parties that meet for the first time know each other: a connection to the
+coordinator's relay, the announcement, and the request for each other's keys. Measured."""
 CALLING = CONNECTING + 2
-"""Those until one can call another directly."""
+"""One-way delays until a party can call another directly."""
 
 
 def network_seconds(bill: Bill, network: Network) -> float:
-    """In each round: the longest delay, and the line that takes longest over its bytes."""
+    """Adds up, for each round, the longest delay and the time of the slowest line."""
     delays: dict[int, float] = {}
     lines: dict[int, dict[tuple[Role, int, bool], float]] = {}
     for link, account in bill.accounts.items():
@@ -39,7 +39,7 @@ def network_seconds(bill: Bill, network: Network) -> float:
         for role, sends in ((link.sender, True), (link.receiver, False)):
             at = link.station if role is Role.SERVER else 0
             if link.sender is link.receiver is Role.SERVER and not sends:
-                at = -1 - link.station  # somebody else than the sender
+                at = -1 - link.station  # anybody but the sender
             load = most if role is Role.PARTY else size
             line = network.line(role)
             seconds = load / (line.rate * (1 - line.loss))
@@ -48,13 +48,13 @@ def network_seconds(bill: Bill, network: Network) -> float:
 
 
 def acknowledgements(bill: Bill) -> Counter[Role]:
-    """One-way delays that a question takes beside one for each round, by who is at the other end
-    from the coordinator: how the processes speak.
+    """Counts one-way delays of a question besides one per round, by the role at the other end from
+    the coordinator. They follow from how the processes talk.
 
-    The coordinator tells one server after the other of the query, each time until that has
-    acknowledged it, and parties are asked when all servers know. Whatever else servers are told,
-    they are told side by side. What parties say to each other through the coordinator goes two ways
-    in one round; and they hand in their accounts before they say that they are done.
+    The coordinator tells the servers of the query one after another, each time awaiting the
+    acknowledgement, and asks parties when all servers know. All other messages to servers go out in
+    parallel. Messages between parties through the coordinator go two ways in one round; and parties
+    hand in their accounts before they say that they are done.
     """
     told: dict[int, set[int]] = {}
     relayed: set[int] = set()
@@ -75,8 +75,8 @@ def acknowledgements(bill: Bill) -> Counter[Role]:
 
 
 def waiting_seconds(bill: Bill, network: Network, first: bool) -> float:
-    """All that a question spends on the network between processes; the `first` of a federation,
-    which is put while parties still join, with the connections that it takes."""
+    """The network time of a question between processes. The `first` question of a federation is
+    asked while parties still join, so its connections are included."""
     waited = network_seconds(bill, network)
     for role, delays in acknowledgements(bill).items():
         waited += delays * network.between(Role.COORDINATOR, role).seconds(0)
@@ -92,7 +92,7 @@ def waiting_seconds(bill: Bill, network: Network, first: bool) -> float:
 
 
 def split(bill: Bill, seconds: Mapping[str, float], network: Network) -> dict[str, object]:
-    """The time of a run on a network in two parts, and what it would be on others."""
+    """Splits a run's time into network and computing, and predicts it for other networks."""
     first = "start" in seconds
     whole = sum(each for phase, each in seconds.items() if phase != "start")
     waited = min(whole, waiting_seconds(bill, network, first))
@@ -107,8 +107,8 @@ def split(bill: Bill, seconds: Mapping[str, float], network: Network) -> dict[st
 
 
 def server_bytes(bill: Bill) -> int:
-    """Bytes that the busiest server sends and receives. What two servers send each other counts
-    for both."""
+    """Bytes that the busiest server sends and receives. Bytes between two servers count for
+    both."""
     totals: dict[int, int] = {}
     between = 0
     for link, account in bill.accounts.items():

@@ -14,19 +14,19 @@ LEAST_RATE = 1e4
 
 @dataclass(frozen=True)
 class Profile:
-    """`delay` is one way, in seconds; `rate` in bytes a second, each way; `loss` is the share of
-    packets that are sent again."""
+    """`delay` is one way, in seconds; `rate` is in bytes per second, each way; `loss` is the share
+    of packets that are sent again."""
 
     delay: float = 0.0
     rate: float = math.inf
     loss: float = 0.0
 
     def seconds(self, size: float) -> float:
-        """Until the last of `size` bytes has come. A lost packet comes a round trip later."""
+        """Time until the last of `size` bytes arrives. A lost packet costs another round trip."""
         return self.delay * (1 + 2 * self.loss) + size / (self.rate * (1 - self.loss))
 
     def with_other(self, other: "Profile") -> "Profile":
-        """Of a link between two lines: the longer delay, the lower rate, the larger loss."""
+        """A link between two lines: the longer delay, the lower rate, the larger loss."""
         return Profile(
             max(self.delay, other.delay), min(self.rate, other.rate), max(self.loss, other.loss)
         )
@@ -45,7 +45,7 @@ SUMMARIES = {
 
 
 def profile_of(text: str) -> Profile:
-    """Raises `LocalError` for what is neither a name nor conditions."""
+    """Raises `LocalError` if `text` is neither a name nor conditions."""
     if text in PROFILES:
         return PROFILES[text]
     found: dict[str, float] = {}
@@ -66,7 +66,7 @@ def _quantity(name: str, text: str) -> float:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([a-z%]*)", text)
     if match is None or match[2] not in units:
         raise LocalError(
-            f"{name}={text[:30]} is none: a number and {' or '.join(filter(None, units))}"
+            f"{name}={text[:30]}: give a number and {' or '.join(filter(None, units))}"
         )
     value = float(match[1]) * units[match[2]]
     if name == "delay" and value > MOST_DELAY:

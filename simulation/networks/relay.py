@@ -1,9 +1,8 @@
-"""Relays, without root: what a process sends passes a proxy that has the rate, delay and loss of
+"""Relays, which need no root: a process's traffic passes a proxy with the rate, delay and loss of
 its line and of the receiver's.
 
-They carry TCP streams: delay and rate are right, the dynamics of congestion are not there. A lost
-packet holds up what comes after it for a round trip, as TCP would; a connection takes a round trip
-to be made.
+They carry TCP streams: delay and rate are right, but congestion has no dynamics. A lost packet
+holds up everything after it for a round trip, as in TCP; opening a connection takes a round trip.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from tallyroom.simulation.networks.profile import Profile
 PACKET = 1448
 CHUNK = 1 << 14
 MOST_CHUNKS = 4096
-"""On the way at a time; who sends more waits."""
+"""Bytes in flight at a time; a sender with more waits."""
 MOST_HEAD = 4096
 PROXY = "grpc_proxy"
 HEAD_ENDS = b"\r\n\r\n"
@@ -42,21 +41,21 @@ class Proxied(Outlet):
 
 
 class RelayDirection:
-    """Of a line that all connections of a process share: one thing after another."""
+    """One direction of a line that all connections of a process share, one chunk after another."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._free = 0.0
 
     def book(self, size: int, now: float) -> tuple[float, float]:
-        """When the first and the last of `size` bytes pass, that are here from now on."""
+        """When the first and the last of `size` bytes pass, if they are available from `now` on."""
         begun = max(self._free, now)
         self._free = begun + size / self._rate
         return begun, self._free
 
 
 class RelayLine:
-    """Of one process, which is host to so many members of its role."""
+    """The line of one process, which hosts `members` members of its role."""
 
     def __init__(self, network: Network, role: Role, members: int = 1) -> None:
         self.role = role
@@ -65,14 +64,14 @@ class RelayLine:
 
 
 class Luck:
-    """The chances of a link, the same in every run."""
+    """The random losses of a link, the same in every run."""
 
     def __init__(self, link: Profile) -> None:
         self._link = link
         self._random = random.Random(1)
 
     def delay(self, size: int) -> float:
-        """Of so many bytes: three ways if one of their packets is lost and sent again."""
+        """The delay of `size` bytes: three times as long if a packet is lost and sent again."""
         packets = -(-size // PACKET)
         lost = self._random.random() >= (1 - self._link.loss) ** packets
         return self._link.delay * (3 if lost else 1)
@@ -119,16 +118,16 @@ class Relays(Emulation):
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.05)  # the loop closes the sockets of what was aborted
+        await asyncio.sleep(0.05)  # lets the loop close aborted sockets
 
     async def _open(self, line: RelayLine) -> int:
         async def carry(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
             try:
                 await self._carry(line, near, back)
             except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                pass  # whoever was called is not there, or a process is gone: the streams end
+                pass  # the receiver is absent or a process is gone: the streams end
             except asyncio.CancelledError:
-                pass  # all of them end
+                pass  # all streams end
             finally:
                 back.transport.abort()
 
@@ -139,13 +138,13 @@ class Relays(Emulation):
     async def _carry(
         self, line: RelayLine, near: asyncio.StreamReader, back: asyncio.StreamWriter
     ) -> None:
-        """A process asks for a connection by `CONNECT host:port`."""
+        """A process asks for a connection with `CONNECT host:port`."""
         head = await near.readuntil(HEAD_ENDS)
         method, target, _ = head.split(b" ", 2)
         host, _, port = target.decode().rpartition(":")
         if method != b"CONNECT" or host != LOOPBACK:
             raise ValueError("not a connection between processes of this federation")
-        # Parties that meet listen where they find room, and tell each other.
+        # Parties that meet listen on any free port, and tell each other.
         other = self._listening.setdefault(int(port), RelayLine(self._network, Role.PARTY))
         link = self._network.between(line.role, other.role)
         far, on = await asyncio.open_connection(LOOPBACK, int(port))
@@ -167,8 +166,8 @@ async def _pump(
     into: RelayDirection,
     luck: Luck,
 ) -> None:
-    """In order: nothing overtakes what was sent before it. The receiver's line is taken only when
-    the sender's has let something through, since others may be faster."""
+    """Forwards in order: nothing overtakes what was sent before. A chunk takes the receiver's line
+    only after it has passed the sender's, since others may be faster."""
     loop = asyncio.get_running_loop()
     sent: asyncio.Queue[tuple[float, float, bytes]] = asyncio.Queue(MOST_CHUNKS)
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_CHUNKS)

@@ -1,1 +1,1 @@
-"""Grids of simulated runs: a specification, a journal of what is done, a table and its plot."""
+"""Grids of simulated runs: a specification, a journal of finished runs, a table and its plot."""

@@ -1,4 +1,4 @@
-"""The columns that every run of a sweep has beside its options."""
+"""The columns that every run of a sweep has besides its options."""
 
 MEASURED = (
     "estimate",
@@ -15,9 +15,13 @@ MEASURED = (
     "delta_spent",
     "seconds",
     "server_cpu_seconds",
+    "cpu_seconds",
+    "peak_bytes",
 )
-"""Numbers. Estimate and truth are there where they are one number."""
-TIMES = ("seconds", "server_cpu_seconds")
-"""Those that differ from one execution of the same run to the next."""
-COLUMNS = ("statistic", "trial", "run_seed", *MEASURED, "failed")
-"""`failed` is why there is no answer; empty where there is one."""
+"""Columns of numbers. Estimate and truth are filled if they are a single number; CPU is that of all
+roles together, and the peak of memory that of the largest process."""
+TIMES = ("seconds", "server_cpu_seconds", "cpu_seconds", "peak_bytes", "machine")
+"""Columns that differ from one execution of the same run to the next."""
+COLUMNS = ("statistic", "trial", "run_seed", *MEASURED, "machine", "failed")
+"""`machine` is a key of machines.json, which says what the run was measured with; `failed` says why
+there is no answer; it is empty if there is one."""

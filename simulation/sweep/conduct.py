@@ -1,4 +1,4 @@
-"""A sweep from its specification to its table: what is not done yet, over all cores."""
+"""Conducts a sweep from its specification to its table: unfinished runs, over all cores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from pathlib import Path
 from tallyroom.protocols.errors import Interrupted, RunFailed
 from tallyroom.simulation.result import version
 from tallyroom.simulation.sweep.journal import Row, SweepJournal
+from tallyroom.simulation.sweep.machines import Machines
 from tallyroom.simulation.sweep.specification import GridRun, Specification
 from tallyroom.simulation.sweep.table import write_table
 from tallyroom.simulation.sweep.work import check, work
@@ -21,7 +22,7 @@ def _quiet(done: int, of: int) -> None:
 
 @dataclass(frozen=True)
 class Swept:
-    """The rows in the order of the grid, how many were there before, and what was written."""
+    """The rows in the order of the grid, how many existed before, and the files written."""
 
     rows: list[Row]
     kept: int
@@ -38,15 +39,17 @@ def conduct(
     workers: "int | Pool[GridRun, Row]",
     report: Report = _quiet,
 ) -> Swept:
-    """Does what the journal in `folder` does not have, then writes the table and the plot.
+    """Does the runs that the journal in `folder` lacks, then writes the table and the plot.
 
-    `workers` is how many processes of this machine do the runs, or who does them (`on_cluster`).
-    `report` hears how many runs are done, and of how many. Raises `LocalError` for what cannot be
-    asked, `Interrupted` and `RunFailed` with what is kept.
+    `workers` is the number of processes on this machine, or a pool that does the runs
+    (`on_cluster`). `report` is called with the number of finished runs and their total. Raises
+    `LocalError` for a grid that cannot be asked, and `Interrupted` or `RunFailed`, which say how
+    many runs are kept.
     """
     check(specification)
     runs = list(specification.runs())
     with SweepJournal(folder, version()) as journal:
+        machines = Machines(folder)
         missing = [run for run in runs if run.key not in journal.rows]
         kept = len(runs) - len(missing)
         done = kept
@@ -55,7 +58,7 @@ def conduct(
             workers = Workers(work, min(workers, max(len(missing), 1)))
         try:
             for run, row in workers.done(missing):
-                journal.add(run.key, row)
+                journal.add(run.key, machines.keyed(row))
                 done += 1
                 report(done, len(runs))
         except KeyboardInterrupt:
@@ -63,7 +66,7 @@ def conduct(
         except RunFailed as error:
             raise RunFailed(f"{error}; {_kept(done, len(runs))}") from None
         rows = [journal.rows[run.key] for run in runs]
-    files = [write_table(rows, folder, specification.format)]
+    files = [write_table(rows, folder, specification.format), machines.path]
     if specification.plot is not None:
         from tallyroom.simulation.sweep.drawing import draw
 
@@ -73,11 +76,11 @@ def conduct(
 
 
 def on_cluster(most: int | None = None) -> Pool[GridRun, Row]:
-    """Runs as tasks of a Ray cluster, `most` at a time; None for one on each of its cores."""
+    """Does runs as tasks of a Ray cluster, `most` at a time; None means one per core."""
     from tallyroom.simulation.sweep.ray_workers import RayWorkers
 
     return RayWorkers(work, most)
 
 
 def _kept(done: int, of: int) -> str:
-    return f"{done} of {of} runs are kept, and the same command goes on with the others"
+    return f"{done} of {of} runs are kept; the same command continues with the others"

@@ -12,15 +12,15 @@ from tallyroom.simulation.sweep.journal import Row
 from tallyroom.simulation.sweep.specification import Plot
 
 NAMES = {"party_bytes": "bytes per party"}
-"""What a column of results is called on an axis, where its name does not say it."""
+"""Axis labels of result columns whose names need explaining."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 Lines = dict[str, list[tuple[object, float, float]]]
 
 
 def lines_of(rows: Sequence[Row], plot: Plot) -> Lines:
-    """By the value of `by`: x, the mean of y over trials, and its standard error. Runs that failed,
-    or have no such number, are not in it."""
+    """Returns x, the mean of y over trials and its standard error, for each value of `by`. Runs
+    that failed or have no such number are left out."""
     found: dict[str, dict[object, list[float]]] = {}
     for row in rows:
         plain = {name.replace("-", "_"): value for name, value in row.items()}
@@ -40,7 +40,7 @@ def lines_of(rows: Sequence[Row], plot: Plot) -> Lines:
 
 def _number(value: object) -> object:
     try:
-        number = float(value)  # type: ignore[arg-type]  # what is no number stays what it is
+        number = float(value)  # type: ignore[arg-type]  # ValueError if it is not a number
     except (TypeError, ValueError):
         return value
     return number if math.isfinite(number) else str(value)
@@ -51,7 +51,7 @@ def _words(name: str) -> str:
 
 
 def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
-    """`plot.png`; None where no run has both numbers."""
+    """Writes `plot.png`; returns None if no run has both numbers."""
     from matplotlib.figure import Figure
 
     lines = lines_of(rows, plot)

@@ -1,6 +1,6 @@
-"""What a sweep has done so far, on disk: a line for each run that ended, appended and synced.
+"""The finished runs of a sweep, on disk: one line per run, appended and synced.
 
-A kill may tear the last line; it is cut off when the sweep goes on, and its run is done again.
+A kill may cut the last line; it is removed when the sweep continues, and its run is done again.
 """
 
 import fcntl
@@ -18,11 +18,11 @@ FORMAT = 1
 
 
 class SweepJournal:
-    """Rows by the key of their run. One process at a time may hold it."""
+    """Rows by the key of their run. One process at a time may hold the journal."""
 
     def __init__(self, folder: Path, version: str) -> None:
-        """Raises `LocalError` if another process holds it, or if it is not of this version: numbers
-        of two programs do not belong in one table."""
+        """Raises `LocalError` if another process holds the journal or if another version wrote it:
+        numbers of two programs do not belong in one table."""
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / NAME
         self.rows: dict[str, Row] = {}
@@ -31,7 +31,7 @@ class SweepJournal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise LocalError(f"another sweep is at work in {folder}") from None
+            raise LocalError(f"another sweep is running in {folder}") from None
         try:
             self._read({"sweep": FORMAT, "version": version})
         except BaseException:
@@ -49,22 +49,24 @@ class SweepJournal:
                 if number == 0:
                     if entry != head:
                         raise LocalError(
-                            f"{self.path} is of version {entry.get('version')} and this is "
-                            f"{head['version']}: choose another --out"
+                            f"{self.path} was written by version {entry.get('version')}, and this "
+                            f"is {head['version']}: choose another --out"
                         )
                 else:
                     self.rows[str(entry["key"])] = dict(entry["row"])
             except LocalError:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError):
-                raise LocalError(f"{self.path}, line {number + 1}, is not of a sweep") from None
+                raise LocalError(
+                    f"{self.path}, line {number + 1}, was not written by a sweep"
+                ) from None
             whole += len(line)
         self._file.truncate(whole)
         if whole == 0:
             self._append(head)
 
     def add(self, key: str, row: Row) -> None:
-        """When it returns, the row survives a kill."""
+        """Adds a row, which survives a kill once this returns."""
         self._append({"key": key, "row": row})
         self.rows[key] = row
 

@@ -1,4 +1,4 @@
-"""Tasks of a Ray cluster: one that is lost with its node is done again on another."""
+"""Tasks of a Ray cluster: a task that is lost with its node is done again on another."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +13,12 @@ Answer = TypeVar("Answer")
 
 MOST_RETRIES = 5
 AHEAD = 2
-"""Tasks that are given out for each that can be at work: nobody waits for the next."""
+"""How many tasks are handed out per worker, so that no worker waits for the next."""
 
 
 class RayWorkers(Generic[Task, Answer]):
-    """`work` is a function of a module, which every worker imports. `nodes` counts what each node
-    of the cluster has done."""
+    """`work` is a module-level function, which every worker imports. `nodes` counts the tasks that
+    each node of the cluster has done."""
 
     def __init__(self, work: Callable[[Task], Answer], most: int | None = None) -> None:
         self._work = work
@@ -26,9 +26,9 @@ class RayWorkers(Generic[Task, Answer]):
         self.nodes: Counter[str] = Counter()
 
     def done(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
-        """Tasks with their answers, as they come. What a task raises, this raises.
+        """Yields tasks with their answers, as they come. Raises what a task raises.
 
-        Raises `LocalError` where there is no cluster, and `RunFailed` if a task is lost too often.
+        Raises `LocalError` if there is no cluster, and `RunFailed` if a task is lost too often.
         """
         ray = the_engine()
         ours = connect()
@@ -62,5 +62,5 @@ class RayWorkers(Generic[Task, Answer]):
 
 
 def _noted(work: Callable[[Any], Any], task: Any) -> tuple[str, Any]:
-    """With the node that it was done on."""
+    """Returns the answer with the node that computed it."""
     return str(the_engine().get_runtime_context().get_node_id()), work(task)

@@ -1,4 +1,4 @@
-"""What a sweep asks: a TOML file, read into the runs it stands for.
+"""Reads a sweep's specification, a TOML file, into the runs that it stands for.
 
 ```toml
 statistic = "ecdf"
@@ -40,14 +40,14 @@ MOST_RUNS = 1_000_000
 MOST_BYTES = 1 << 20
 SEED_BYTES = 6
 NOT_OF_A_SWEEP = {
-    "seed": "give `seed` once, above [options]: every run's is derived from it",
+    "seed": "give `seed` once, above [options]: each run's seed is derived from it",
     "out": "the command has --out",
     "json": "the command has --json",
-    "coordinator": "a sweep is of simulations",
-    "identity": "a sweep is of simulations",
-    "key": "a sweep is of simulations",
-    "resume": "the same command goes on with a sweep",
-    "repeat": "give `trials`",
+    "coordinator": "a sweep runs simulations only",
+    "identity": "a sweep runs simulations only",
+    "key": "a sweep runs simulations only",
+    "resume": "the same command continues a sweep",
+    "repeat": "give `trials` instead",
 }
 """Options of `tally run` that a specification cannot have, and what to do instead."""
 KNOWN = ("statistic", "seed", "trials", "format", "options", "grid", "plot")
@@ -57,7 +57,7 @@ AXES = ("", "x", "y", "xy")
 
 @dataclass(frozen=True)
 class GridRun:
-    """One run: a statistic with options, by name without dashes, and which trial it is."""
+    """One run: a statistic, its options by name without dashes, and its trial number."""
 
     statistic: str
     point: Point
@@ -66,17 +66,17 @@ class GridRun:
 
     @property
     def key(self) -> str:
-        """What the journal knows it by: the same in every sweep that has this run."""
+        """The journal's key: the same in every sweep that has this run."""
         return _digest([self.statistic, _named(self.point), self.trial, self.seed]).hex()[:32]
 
     @property
     def words(self) -> list[str]:
-        """As words of a command line."""
+        """The run as arguments of a command line."""
         return [*words_of(self.point), f"--seed={self.seed}"]
 
 
 def words_of(point: Mapping[str, Value]) -> list[str]:
-    """`--flag=VALUE`, so that no value is taken for an option; once for each value of several."""
+    """`--flag=VALUE`, so that no value is taken for an option; repeated for several values."""
     words = []
     for name, value in point.items():
         if isinstance(value, bool):
@@ -89,8 +89,8 @@ def words_of(point: Mapping[str, Value]) -> list[str]:
 
 @dataclass(frozen=True)
 class Plot:
-    """`x` and `y` are columns of the table, a line for each value of `by`; `log` names the axes
-    that are logarithmic."""
+    """`x` and `y` are columns of the table, with one line per value of `by`; `log` names the
+    logarithmic axes."""
 
     x: str
     y: str
@@ -108,8 +108,8 @@ class Specification:
     axes: tuple[str, ...] = field(default=())
 
     def runs(self) -> Iterator[GridRun]:
-        """In the order of the table. A run's seed depends on what it asks and on nothing else in
-        the file, so that a grid can grow and keep what is done."""
+        """Yields runs in the order of the table. A run's seed depends on its question alone, not on
+        the rest of the file, so a grid can grow and keep its finished runs."""
         for statistic, point in self.points:
             for trial in range(self.trials):
                 material = _digest([self.seed, statistic, _named(point), trial])
@@ -122,12 +122,12 @@ class Specification:
 
 
 def read(path: Path) -> Specification:
-    """Raises `LocalError` for anything but a specification."""
+    """Raises `LocalError` if the file is not a specification."""
     try:
         with path.open("rb") as file:
             source = file.read(MOST_BYTES + 1)
         if len(source) > MOST_BYTES:
-            raise LocalError(f"{path} is larger than a specification may be")
+            raise LocalError(f"{path} is too large to be a specification")
         document = tomllib.loads(source.decode())
     except OSError as error:
         raise LocalError(f"cannot read {path}: {error.strerror}") from None
@@ -151,18 +151,20 @@ def parse(document: Mapping[str, Any]) -> Specification:
         named: list[Any] = [*choices.pop("statistic", [])] or [document.get("statistic")]
         size = math.prod(map(len, choices.values())) * len(named) * trials
         if size > MOST_RUNS:
-            raise LocalError(f"a grid of {size:,} runs: at most {MOST_RUNS:,}")
+            raise LocalError(f"a grid of {size:,} runs is too large: at most {MOST_RUNS:,}")
         axes |= dict.fromkeys(choices)
         for statistic, *chosen in product(named, *choices.values()):
             if not isinstance(statistic, str):
-                raise LocalError("which statistic? a sweep needs `statistic`, above or on the grid")
+                raise LocalError("a sweep needs `statistic`, at the top or in the grid")
             point = fixed | dict(zip(choices, chosen, strict=True))
             points.setdefault(_digest([statistic, _named(point)]).hex(), (statistic, point))
     if len(points) * trials > MOST_RUNS:
-        raise LocalError(f"grids of {len(points) * trials:,} runs: at most {MOST_RUNS:,}")
+        raise LocalError(
+            f"grids of {len(points) * trials:,} runs are too large: at most {MOST_RUNS:,}"
+        )
     format = document.get("format", "csv")
     if format not in FORMATS:
-        raise LocalError(f"format is {' or '.join(FORMATS)}, not {format!r}")
+        raise LocalError(f"format must be {' or '.join(FORMATS)}, not {format!r}")
     names = (*axes, *fixed)
     plot = None if "plot" not in document else _plot(document["plot"], names)
     return Specification(seed, trials, list(points.values()), format, plot, tuple(axes))
@@ -173,28 +175,28 @@ def _digest(value: object) -> bytes:
 
 
 def _named(point: Point) -> list[tuple[str, list[str]]]:
-    """A point in one form, whatever the order of its options, and 1 as good as "1"."""
+    """Normalises a point: the order of its options does not matter, and 1 equals "1"."""
     return sorted((name, words_of({name: value})) for name, value in point.items())
 
 
 def _whole(document: Mapping[str, Any], name: str, least: int, most: int, other: int | None) -> int:
     value = document.get(name, other)
     if value is None:
-        raise LocalError(f"a sweep needs `{name}`: its runs can be made again then")
+        raise LocalError(f"a sweep needs `{name}`, so that its runs can be repeated")
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise LocalError(f"{name} is a whole number from {least} to {most:,}, not {value!r}")
+        raise LocalError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}")
     return value
 
 
 def _options(table: object, where: str) -> Point:
     if not isinstance(table, dict):
-        raise LocalError(f"{where} is a table of options")
+        raise LocalError(f"{where} must be a table of options")
     return {_flag(name): _value(name, value) for name, value in table.items()}
 
 
 def _axes(table: object) -> dict[str, list[Value]]:
     if not isinstance(table, dict):
-        raise LocalError("[grid] is a table of options, each with a list of values")
+        raise LocalError("[grid] must be a table of options, each with a list of values")
     axes = {}
     for name, values in table.items():
         if not isinstance(values, list) or not values:
@@ -207,11 +209,11 @@ def _axes(table: object) -> dict[str, list[Value]]:
 def _flag(name: str) -> str:
     flag = name.replace("_", "-")
     if flag in NOT_OF_A_SWEEP:
-        raise LocalError(f"{name} is no option of a sweep: {NOT_OF_A_SWEEP[flag]}")
+        raise LocalError(f"{name} cannot be an option of a sweep: {NOT_OF_A_SWEEP[flag]}")
     if not flag or flag.startswith("-") or not all(c.isalnum() or c == "-" for c in flag):
-        raise LocalError(f"{name!r} is no option: write `epsilon`, without dashes before it")
+        raise LocalError(f"{name!r} is not an option: write it as in `epsilon`, without dashes")
     if flag in COLUMNS:
-        raise LocalError(f"{name!r} is a column of results, and no option")
+        raise LocalError(f"{name!r} is a column of results, not an option")
     return flag
 
 
@@ -228,7 +230,7 @@ def _value(name: str, value: object) -> Value:
 
 def _plot(table: object, options: tuple[str, ...]) -> Plot:
     if not isinstance(table, dict) or not table.keys() <= {"x", "y", "by", "log"}:
-        raise LocalError("[plot] has x, y, by and log")
+        raise LocalError("[plot] takes x, y, by and log")
     known = ("statistic", "trial", *options)
     found = {key: str(value).replace("-", "_") for key, value in table.items()}
     for key, allowed in (
@@ -239,5 +241,5 @@ def _plot(table: object, options: tuple[str, ...]) -> Plot:
     ):
         plain = [each.replace("-", "_") for each in allowed]
         if found.get(key, "" if key in ("by", "log") else None) not in plain:
-            raise LocalError(f"[plot] {key} is one of {', '.join(filter(None, plain))}")
+            raise LocalError(f"[plot] {key} must be one of {', '.join(filter(None, plain))}")
     return Plot(**found)

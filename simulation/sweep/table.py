@@ -1,4 +1,4 @@
-"""The tidy table of a sweep: a row for each run, a column for each option and each number."""
+"""The tidy table of a sweep: one row per run, one column per option and per number."""
 
 import csv
 import os
@@ -11,14 +11,14 @@ from tallyroom.simulation.sweep.journal import Row
 
 
 def heads_of(rows: Sequence[Row]) -> list[str]:
-    """Statistic, options in the order of the grid, trial and seed, then what was measured."""
+    """Statistic, options in the order of the grid, trial and seed, then the measurements."""
     found = dict.fromkeys(name for row in rows for name in row)
     options = [name for name in found if name not in COLUMNS]
-    return ["statistic", *options, "trial", "run_seed", *MEASURED, "failed"]
+    return ["statistic", *options, "trial", "run_seed", *MEASURED, "machine", "failed"]
 
 
 def check_format(format: str) -> None:
-    """Raises `LocalError` where Parquet cannot be written, before any run is made."""
+    """Raises `LocalError` if Parquet cannot be written, before any run is made."""
     if format == "parquet":
         try:
             import pyarrow.parquet  # noqa: F401
@@ -27,7 +27,7 @@ def check_format(format: str) -> None:
 
 
 def write_table(rows: Sequence[Row], folder: Path, format: str) -> Path:
-    """`results.csv` or `results.parquet`, in one step: whoever reads it sees a whole table."""
+    """Writes `results.csv` or `results.parquet` in one step, so a reader sees a whole table."""
     path = folder / f"results.{format}"
     draft = path.with_suffix(f".{os.getpid()}.draft")
     heads = heads_of(rows)
@@ -47,7 +47,7 @@ def write_table(rows: Sequence[Row], folder: Path, format: str) -> Path:
 
 
 def _alike(values: list[object]) -> list[object]:
-    """Of one type: text if any is, else numbers; `--epsilon` may be 1 and "inf"."""
+    """Converts values to one type: text if any is text, else numbers; ε may be 1 and "inf"."""
     kinds = {type(value) for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         return [None if value is None else str(value) for value in values]

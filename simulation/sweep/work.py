@@ -1,4 +1,4 @@
-"""One run of a sweep, by the same words as on a command line, and the row that it gives."""
+"""One run of a sweep, with the arguments of a command line, and its row of the table."""
 
 import math
 from functools import cache
@@ -11,6 +11,7 @@ from tallyroom.protocols.errors import LocalError, TallyError
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.simulation.command.by_statistic import ChosenOptions, statistic_command
 from tallyroom.simulation.command.common import RunOptions
+from tallyroom.simulation.machine import machine
 from tallyroom.simulation.sweep.journal import Row
 from tallyroom.simulation.sweep.specification import GridRun, Specification, words_of
 
@@ -29,23 +30,23 @@ def _command(statistic: str) -> tuple[TyperCommand, list[tuple[ChosenOptions, Ru
 
 
 def understood(statistic: str, words: list[str]) -> tuple[ChosenOptions, RunOptions]:
-    """What the words of a command line ask for. Raises `LocalError` where they are wrong."""
+    """Parses command-line arguments. Raises `LocalError` if they are wrong."""
     command, read = _command(statistic)
     read.clear()
     try:
         command.main(words, prog_name=statistic, standalone_mode=False)
     except TyperException as error:
         raise LocalError(f"{statistic}: {error.format_message()}") from None
-    if not read:  # --help, which says more than a sweep asks for
+    if not read:  # --help, which does not run the command
         raise LocalError(f"{statistic} cannot be asked by {' '.join(words)}")
     return read.pop()
 
 
 def check(specification: Specification) -> None:
-    """Raises `LocalError` for an option or a value that no run can have, before any is made.
+    """Raises `LocalError` for an option or a value that no run can have, before any run is made.
 
-    Every value is read once, not every combination; a combination that cannot be asked is told in
-    its row.
+    Every value is read once, not every combination; a combination that cannot be asked is reported
+    in its row.
     """
     seen: set[tuple[str, str]] = set()
     for statistic, point in specification.points:
@@ -56,11 +57,12 @@ def check(specification: Specification) -> None:
 
 
 def work(run: GridRun) -> Row:
-    """The row of a run. One that cannot be asked, or did not finish, has the reason in it."""
+    """Returns the row of a run, with the machine that it was made on. If it cannot be asked or did
+    not finish, the row has the reason."""
     from tallyroom.simulation.command.run import simulate
 
     row: Row = {"statistic": run.statistic, **_cells(run), "trial": run.trial}
-    row["run_seed"] = run.seed
+    row |= {"run_seed": run.seed, "machine": machine()}
     try:
         result = simulate(*understood(run.statistic, run.words))
     except TallyError as error:
@@ -76,7 +78,7 @@ def _cells(run: GridRun) -> Row:
 
 
 def measured(result: "Result") -> Row:
-    """What a table has of a result. What there is none of, or is no number, is not there."""
+    """The columns of a result. Empty fields, and those that are not numbers, are omitted."""
     error, noise = result.error or {}, result.noise_error or {}
     party = result.bill.party_bytes()
     scalar = result.shape.scalar
@@ -95,6 +97,8 @@ def measured(result: "Result") -> Row:
         "delta_spent": result.privacy.delta,
         "seconds": sum(result.seconds.values()),
         "server_cpu_seconds": result.server_cpu_seconds,
+        "cpu_seconds": sum(use["cpu_seconds"] for use in result.roles.values()),
+        "peak_bytes": max((use["peak_bytes"] for use in result.roles.values()), default=None),
     }
     return {
         name: value for name, value in found.items() if value is not None and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""Processes that do runs, each one at a time. One whose parent was killed ends after its run."""
+"""Worker processes, each doing one run at a time. If the parent is killed, they finish and end."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -16,23 +16,23 @@ STOP_SECONDS = 10.0
 
 
 class Pool(Protocol[Task, Given]):
-    """Whoever does tasks: processes of this machine, or a cluster."""
+    """Does tasks, on processes of this machine or on a cluster."""
 
     def done(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Given]]:
-        """Tasks with their answers, as they come. What a task raises, this raises."""
+        """Yields tasks with their answers, as they come. Raises what a task raises."""
 
 
 class Workers(Generic[Task, Answer]):
-    """`work` is a function of a module, which every worker imports."""
+    """`work` is a module-level function, which every worker imports."""
 
     def __init__(self, work: Callable[[Task], Answer], count: int) -> None:
         self._work = work
         self._count = count
 
     def done(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
-        """Tasks with their answers, as they come. What a task raises, this raises.
+        """Yields tasks with their answers, as they come. Raises what a task raises.
 
-        Raises `RunFailed` if a worker dies. However it is left, no worker is.
+        Raises `RunFailed` if a worker dies. However this generator ends, all workers end with it.
         """
         context = fork_server()
         waiting = iter(tasks)
@@ -76,7 +76,7 @@ class Workers(Generic[Task, Answer]):
 
 
 def _serve(work: Callable[[Any], Any], parent: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too, and ends this worker
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task = parent.recv()

@@ -1,0 +1,1 @@
+"""What any program of several processes costs: bytes, rounds, CPU, memory and time, by role."""
