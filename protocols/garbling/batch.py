@@ -71,6 +71,7 @@ class BatchShape:
         circuit = self.circuit
         sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
         data = repr((self.output, *sizes, len(circuit.gates))).encode()
+        data += b"shared" if circuit.shared_inputs else b""
         data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
         return hashlib.sha256(data).digest()
 

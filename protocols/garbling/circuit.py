@@ -23,10 +23,14 @@ class Circuit:
     # (G, 3): kind 0 XOR, 1 AND, 2 NOT; left wire; right wire (= left for NOT)
     gates: NDArray[np.uint32]
     outputs: NDArray[np.uint32]  # wires, least significant bit first
+    # Inputs are XOR shares: the garbler's bits flip the evaluator's wires and have none themselves.
+    shared_inputs: bool = False
 
     def __post_init__(self) -> None:
         if self.garbler_inputs < 0 or self.evaluator_inputs < 0:
             raise LocalError("a circuit cannot have fewer than no inputs")
+        if self.shared_inputs and self.garbler_inputs:
+            raise LocalError("where inputs are shared, the garbler has no wires of its own")
         gates, outputs = self.gates, self.outputs
         if gates.dtype != np.uint32 or gates.ndim != 2 or gates.shape[1] != 3:
             raise LocalError("gates are rows of three 32-bit numbers: kind, left wire, right wire")
@@ -50,6 +54,11 @@ class Circuit:
     @property
     def wires(self) -> int:
         return self.garbler_inputs + self.evaluator_inputs + len(self.gates)
+
+    @property
+    def garbler_bits(self) -> int:
+        """How many bits the garbler brings to an instance."""
+        return self.evaluator_inputs if self.shared_inputs else self.garbler_inputs
 
     @cached_property
     def ands(self) -> int:

@@ -57,9 +57,13 @@ def constant(value: int) -> Word:
 
 
 class Builder:
-    """Adds gates to a circuit. Wires are numbers, good for this builder alone."""
+    """Adds gates to a circuit. Wires are numbers, good for this builder alone. With
+    `shared_inputs`, both sides bring XOR shares of what is on the evaluator's wires."""
 
-    def __init__(self, garbler_inputs: int, evaluator_inputs: int) -> None:
+    def __init__(
+        self, garbler_inputs: int, evaluator_inputs: int, shared_inputs: bool = False
+    ) -> None:
+        self.shared_inputs = shared_inputs
         self.garbler_inputs = garbler_inputs
         self.evaluator_inputs = evaluator_inputs
         self.garbler = tuple(range(garbler_inputs))
@@ -135,6 +139,14 @@ class Builder:
         x, y = x.fitted(len(carries), x.signed), y.fitted(len(carries), y.signed)
         bits = zip(x.wires, y.wires, carries, strict=True)
         return Word(tuple(self.xor(self.xor(a, b), c) for a, b, c in bits), x.signed)
+
+    def sum_within(self, x: Word, y: Word, carry: int) -> Word:
+        """x + y + carry modulo 2^w, for unsigned words of w bits: w − 1 ANDs."""
+        if not len(x):
+            return x
+        last = self._carries(Word(x.wires[:-1]), Word(y.wires[:-1]), carry)
+        bits = zip(x.wires, y.wires, last, strict=True)
+        return Word(tuple(self.xor(self.xor(a, b), c) for a, b, c in bits))
 
     def add(self, x: Word, y: Word) -> Word:
         """x + y, one bit wider. Two words of w bits: w ANDs."""
@@ -217,6 +229,14 @@ class Builder:
             carry = self.and_(flipped, carry)
         return Word(tuple(bits))
 
+    def absolute_difference_less_sign(self, x: Word, y: Word) -> tuple[Word, int]:
+        """|x − y| less s, unsigned, and s, which is I[x < y]. Two words of w bits: w ANDs, and
+        w bits."""
+        x, y = self._ordered(x, y)
+        difference = self.subtract(x, y)
+        sign = difference.sign
+        return Word(tuple(self.xor(wire, sign) for wire in difference.wires[: len(x)])), sign
+
     def absolute_difference(self, x: Word, y: Word) -> Word:
         """|x − y|, unsigned. Two words of w bits: 2w − 1 ANDs, and w bits."""
         x, y = self._ordered(x, y)
@@ -268,4 +288,5 @@ class Builder:
             self.evaluator_inputs,
             kept.astype(np.uint32),
             number[np.array(outputs, dtype=np.int64)].astype(np.uint32),
+            self.shared_inputs,
         )

@@ -15,6 +15,8 @@ def evaluate(circuit: Circuit, garbler: Bits, evaluator: Bits) -> Bits:
     packed eight to a byte, so that a gate is one operation on all of them.
     """
     instances = len(garbler)
+    if circuit.shared_inputs:
+        garbler, evaluator = garbler[:, :0], garbler ^ evaluator
     if garbler.shape != (instances, circuit.garbler_inputs):
         raise ValueError(f"the garbler has {circuit.garbler_inputs} bits an instance")
     if evaluator.shape != (instances, circuit.evaluator_inputs):

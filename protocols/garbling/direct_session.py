@@ -29,7 +29,14 @@ from tallyroom.protocols.garbling import base_ot, outputs
 from tallyroom.protocols.garbling import half_gates as garbling
 from tallyroom.protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
 from tallyroom.protocols.garbling.circuit import Circuit
-from tallyroom.protocols.garbling.links import Bits, Links, Mask, checked_rows, refuse
+from tallyroom.protocols.garbling.links import (
+    Bits,
+    Links,
+    Mask,
+    checked_rows,
+    refuse,
+    refuse_unfit,
+)
 from tallyroom.protocols.garbling.outputs import Form, OutputShares
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
 from tallyroom.protocols.garbling.session import Side, digests
@@ -70,6 +77,8 @@ class DirectEvaluator(Side):
         """Asks for the labels of its (K, I, inputs) bits. Raises PeerError if an A is no point."""
         if self._points is None or self._number:
             raise LocalError("these links are not open, or were used")
+        if circuit.shared_inputs:
+            raise LocalError("inputs that are shared take a session with an extension")
         bits = self._inputs(bits, circuit.evaluator_inputs)
         batch = BatchShape(circuit, output, bits.shape[1])
         choices = bits.reshape(len(bits), batch.choices)
@@ -110,7 +119,7 @@ class DirectEvaluator(Side):
         opened = outputs.open_outputs(batch.output, keys, labels, ciphertexts)
         transcript = self._heard(self._transcript, rows[:, :-DIGEST_BYTES])
         wrong = (rows[:, -DIGEST_BYTES:] != digests(transcript, opened.check)).any(axis=1)
-        refuse(self._links, wrong, "an answer that does not fit its digest")
+        refuse_unfit(self._links, wrong)
         self._transcript, self._batch = transcript, None
         self._keys, self._choices = self._keys[:, :0], self._choices[:, :0]
         return opened.shares
@@ -150,6 +159,8 @@ class DirectGarbler(Side):
         """
         if self._scalars is None:
             raise LocalError("these links are not open yet")
+        if circuit.shared_inputs:
+            raise LocalError("inputs that are shared take a session with an extension")
         bits = self._inputs(bits, circuit.garbler_inputs)
         batch = BatchShape(circuit, output, bits.shape[1])
         width = NUMBER_BYTES + base_ot.reply_bytes(batch.choices)

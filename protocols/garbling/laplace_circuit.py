@@ -18,6 +18,7 @@ the same end).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
@@ -205,7 +206,7 @@ def delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:
         ) from None
 
 
-def below(builder: Builder, bits: list[int], threshold: int) -> int:
+def below(builder: Builder, bits: Sequence[int], threshold: int) -> int:
     """I[bits < threshold], lowest bit first, for a threshold below 2^bits.
 
     Going up, a bit of the threshold that is set decides "below" where ours is not, and one that is

@@ -39,6 +39,21 @@ def checked_rows(links: Links, rows: Bytes, width: int, what: str) -> Bytes:
     return np.ascontiguousarray(rows)
 
 
+class UnfitAnswerError(PeerError):
+    """A garbler's answer does not fit its digest. Whether it does may depend on the evaluator's
+    input, so an evaluator that took another answer would tell the garbler one bit for each."""
+
+    def __init__(self, links: Links) -> None:
+        super().__init__(names(links), "an answer that does not fit its digest")
+        self.links = links
+
+
+def refuse_unfit(links: Links, wrong: Mask) -> None:
+    """Raises `UnfitAnswerError` if the answer of any link is wrong."""
+    if wrong.any():
+        raise UnfitAnswerError(links[wrong])
+
+
 def refuse(links: Links, wrong: Mask, reason: str, error: type[PeerError] = PeerError) -> None:
     """Raises the error if any link is wrong, and names those that are."""
     if wrong.any():

@@ -19,9 +19,13 @@ k = g_0, which an evaluator of colour 1 gets as g_1 ⊕ (g_0 ⊕ g_1), masked in
 sides hash all k with the transcript. A label that is not the garbler's passes with probability
 2^-64 a wire. To an honest evaluator the check says nothing new: every k is a function of what it
 holds. A garbler that deviates can make it fail for chosen inputs and learn one bit from the
-refusal. It can also put another weight than w_i into C, as large as it likes: where the shares are
-summed and the total is released, that total then tells an output, and with another circuit an input
-of the evaluator, past any noise. Nothing here notices: the model is semi-honest.
+refusal. `UncheckedIntegers` do without the check.
+
+A garbler that deviates can also put another weight than w_i into C, as large as it likes: where the
+shares are summed and the total is released, that total then tells an output, and with another
+circuit an input of the evaluator, past any noise. Nothing here notices. So outputs that are summed
+leave a circuit as XOR shares of a code (`kernels.codes`), in which there is nothing to weigh, and
+become sums by a conversion that is checked (`joint.conversion`).
 """
 
 from dataclasses import dataclass
@@ -89,6 +93,11 @@ class IntegerShares:
 
 
 @dataclass(frozen=True)
+class UncheckedIntegers(IntegerShares):
+    """The same without the check of labels: for what is computed twice and compared."""
+
+
+@dataclass(frozen=True)
 class FieldIntegers:
     """Shares of several integers in a prime field, (K, I, integers, limbs), a negative one as p
     less its size. A mask h is 64 bits longer than the field's elements and reduced: within 2^-64
@@ -146,7 +155,8 @@ def ciphertext_bytes(output: Form, wires: int) -> int:
     """What one instance adds to the garbler's answer: the check, and the projection."""
     if isinstance(output, FieldIntegers):
         return wires * (WORD_BYTES + output.field.width)
-    return wires * WORD_BYTES * (1 if output is OutputShares.XOR else 2)
+    checked = not isinstance(output, UncheckedIntegers)
+    return wires * WORD_BYTES * (checked + (output is not OutputShares.XOR))
 
 
 def _check_bits(bits: int) -> None:
@@ -202,6 +212,9 @@ def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
         w = np.tile(weights, instances)
         parts.append(w - (w * shares << _ONE) + h0[..., 0] - h1[..., 0])
         shares = w * shares - h0[..., 0]
+    if isinstance(output, UncheckedIntegers):
+        sealed = output.gather(shares.reshape(links, instances, wires))
+        return Sealed(_bytes(parts[1]), _bytes(h0[:, :0, 1]), sealed)
     return Sealed(
         np.hstack([_bytes(part) for part in parts]),
         _bytes(h0[..., 1]),
@@ -224,6 +237,10 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
             output.gather(elements.reshape(links, instances, wires, -1)),
         )
     parts = _words(ciphertexts.reshape(links, -1, WORD_BYTES * instances * wires))
+    if isinstance(output, UncheckedIntegers):
+        opened = h[..., 0] + colour * parts[:, 0]
+        gathered = output.gather(opened.reshape(links, instances, wires))
+        return OpenedShares(_bytes(h[:, :0, 1]), gathered)
     shares = colour
     if output is not OutputShares.XOR:
         shares = h[..., 0] + colour * parts[:, 1]

@@ -6,6 +6,10 @@
     request(…)      ──  number, u, check  ▶  answer(…)                once a batch
     finish(rows)    ◀──  seed, tables, output ciphertexts, digest  ──
 
+    compare(bits)   ──  number, u, check  ▶  compare(bits)            do both hold the same bits?
+    agree(rows)     ◀──  a hash of their labels: 16 bytes  ──
+                    ──  another: 16 bytes  ─────▶  agree(rows)
+
 A message is a (K, bytes) matrix, one row for each of K links, and what is in a row depends on its
 link alone: a batch of K links is exactly K batches of one. A batch is I instances of one circuit on
 every link. The first two messages are for a cold link; a warm one goes on with `request`.
@@ -50,6 +54,7 @@ from tallyroom.protocols.garbling.links import (
     checked_links,
     checked_rows,
     refuse,
+    refuse_unfit,
 )
 from tallyroom.protocols.garbling.ot_extension import (
     CHECK_BYTES,
@@ -57,6 +62,7 @@ from tallyroom.protocols.garbling.ot_extension import (
     Sender,
     bits_of,
     check,
+    request_bytes,
 )
 from tallyroom.protocols.garbling.outputs import Form, OutputShares
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
@@ -66,6 +72,10 @@ _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
 _USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
 _USAGE_CHALLENGE: Final = b"tallyroom pairwise v1 challenge"
+_USAGE_COMPARED: Final = b"tallyroom comparison v1 labels"
+_USAGE_GARBLER_AGREES: Final = b"tallyroom comparison v1 garbler"
+_USAGE_EVALUATOR_AGREES: Final = b"tallyroom comparison v1 evaluator"
+DISAGREE: Final = "what was computed twice, by either as the garbler, came out differently"
 
 
 class InconsistentError(PeerError):
@@ -160,6 +170,7 @@ class Evaluator(Side):
         self._opened = False
         self._batch: BatchShape | None = None
         self._labels = np.empty(0, dtype=np.uint8)
+        self._compared: Bytes | None = None
 
     def open(self) -> Bytes:
         """The points A, (K, 33). Called once, first."""
@@ -181,24 +192,33 @@ class Evaluator(Side):
 
     def request(self, circuit: Circuit, bits: Bits, output: Form = OutputShares.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
-        if self._receiver is None:
-            raise LocalError("these links are not open yet")
-        if self._batch is not None:
-            raise LocalError("the last request has not been answered yet")
+        self._check_idle()
         bits = self._inputs(bits, circuit.evaluator_inputs)
         batch = BatchShape(circuit, output, bits.shape[1])
+        rows, labels = self._choose(bits.reshape(len(bits), batch.choices), batch.fingerprint())
+        self._batch = batch
+        self._labels = labels.reshape(*bits.shape, BLOCK_BYTES)
+        return rows
+
+    def _check_idle(self) -> None:
+        if self._receiver is None:
+            raise LocalError("these links are not open yet")
+        if self._batch is not None or self._compared is not None:
+            raise LocalError("the last request has not been answered yet")
+
+    def _choose(self, choices: Bytes, fingerprint: bytes) -> tuple[Bytes, Bytes]:
+        """A request for the labels of (K, m) choices, and those labels, (K, m, 16)."""
+        assert self._receiver is not None
         # Bound to what the garbler replied: to another reply the check would mask the same choices
         # with the same bits at another point, and the two would tell of them.
         masks = self._secret(f"masks {self._number}", self._transcript)
-        u, labels, columns = self._receiver.extend(bits.reshape(len(bits), batch.choices), masks)
+        u, labels, columns = self._receiver.extend(choices, masks)
         rows = np.hstack([self._number_rows(), u])
-        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        heard = self._heard(self._transcript, rows, fingerprint)
         checks = check(columns, _challenges(heard))
         self._transcript = self._heard(heard, checks)
-        self._batch = batch
-        self._labels = labels.reshape(*bits.shape, BLOCK_BYTES)
         self._number += 1
-        return np.hstack([rows, checks])
+        return np.hstack([rows, checks]), labels
 
     def finish(self, rows: Bytes) -> Vector:
         """Its shares of the outputs, in the shape of their form.
@@ -224,10 +244,32 @@ class Evaluator(Side):
         transcript = self._heard(self._transcript, rows[:, :-DIGEST_BYTES])
         expected = digests(transcript, opened.check)
         wrong = (rows[:, -DIGEST_BYTES:] != expected).any(axis=1)
-        refuse(self._links, wrong, "an answer that does not fit its digest")
+        refuse_unfit(self._links, wrong)
         self._transcript, self._batch = transcript, None
         self._labels = np.empty(0, dtype=np.uint8)
         return opened.shares
+
+    def compare(self, bits: Bytes) -> Bytes:
+        """Asks whether the garbler holds the same (K, m) bits. `agree` comes next."""
+        self._check_idle()
+        rows, self._compared = self._choose(
+            bits, _USAGE_COMPARED + bytes(str(bits.shape[1]), "ascii")
+        )
+        return rows
+
+    def agree(self, rows: Bytes) -> Bytes:
+        """The garbler's answer to `compare`, and what to tell it: that the bits are the same.
+
+        Raises PeerError where they are not. Then nothing is to be told: the garbler must not learn
+        in what they differ.
+        """
+        if self._compared is None:
+            raise LocalError("nothing is compared")
+        rows = checked_rows(self._links, rows, DIGEST_BYTES, "an answer")
+        theirs, ours = _agreements(self._transcript, self._compared)
+        refuse(self._links, (rows != theirs).any(axis=1), DISAGREE)
+        self._compared = None
+        return ours
 
     def branch(self, label: bytes, randomness: Randomness) -> Self:
         """As `Garbler.branch`."""
@@ -248,6 +290,8 @@ class Evaluator(Side):
             self._receiver.keep(chosen)
         if self._batch is not None:
             self._labels = self._labels[chosen]
+        if self._compared is not None:
+            self._compared = self._compared[chosen]
 
 
 class Garbler(Side):
@@ -256,6 +300,7 @@ class Garbler(Side):
     def __init__(self, links: Links, randomness: Randomness) -> None:
         super().__init__(links, randomness)
         self._sender: Sender | None = None
+        self._agreement: Bytes | None = None
         self._closed: Mask = np.zeros(len(links), dtype=bool)
 
     def reply(self, rows: Bytes) -> Bytes:
@@ -287,30 +332,9 @@ class Garbler(Side):
         its choices are inconsistent: then those links are closed, for to try again would be to
         guess again at the same Δ.
         """
-        sender = self._sender
-        if sender is None:
-            raise LocalError("these links are not open yet")
-        bits = self._inputs(bits, circuit.garbler_inputs)
+        bits = self._inputs(bits, circuit.garbler_bits)
         batch = BatchShape(circuit, output, bits.shape[1])
-        rows = checked_rows(self._links, rows, batch.request_bytes, "a request")
-        refuse(self._links, self._closed, "a link that was closed")
-        strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
-        refuse(self._links, strange, f"a request that is not of batch {self._number}")
-
-        deltas = sender.deltas
-        asked, checks = rows[:, :-CHECK_BYTES], rows[:, -CHECK_BYTES:]
-        heard = self._heard(self._transcript, asked, batch.fingerprint())
-        zeros, consistent = sender.extend(
-            asked[:, NUMBER_BYTES:], batch.choices, _challenges(heard), checks
-        )
-        self._closed = ~consistent
-        refuse(
-            self._links,
-            self._closed,
-            "choices that are inconsistent: the link is closed",
-            InconsistentError,
-        )
-        heard = self._heard(heard, checks)
+        zeros, heard, deltas = self._offer(rows, batch.choices, batch.fingerprint())
         given = np.packbits(bits.reshape(len(bits), -1), axis=1)
         seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
         keys, active = batch.key_and_garbler_labels(seeds)
@@ -320,9 +344,15 @@ class Garbler(Side):
         # depend on x tell nothing of x. That the evaluator knows the seed gives it no more than the
         # labels: the hash is robust for active labels of anybody's choice, as long as Δ, which the
         # seed has no part in, is secret.
-        own = active ^ bits[..., None] * deltas[:, None, None, :]
         theirs = zeros.reshape(len(rows), batch.instances, circuit.evaluator_inputs, BLOCK_BYTES)
-        garbled = garbling.garble(circuit, keys, deltas, np.concatenate([own, theirs], axis=2))
+        flips = bits[..., None] * deltas[:, None, None, :]
+        if circuit.shared_inputs:
+            # Of a wire that carries x ⊕ y, the evaluator has the label of y. With x known to the
+            # garbler alone, the label of 0 is that of y = x.
+            labels = theirs ^ flips
+        else:
+            labels = np.concatenate([active ^ flips, theirs], axis=2)
+        garbled = garbling.garble(circuit, keys, deltas, labels)
         sealed = outputs.seal(output, keys, deltas, garbled.outputs)
         tables = garbled.tables.reshape(len(rows), batch.table_bytes)
         answer = np.empty((len(rows), batch.answer_bytes), dtype=np.uint8)
@@ -333,6 +363,52 @@ class Garbler(Side):
         self._number += 1
         answer[:, -DIGEST_BYTES:] = digests(self._transcript, sealed.check)
         return GarblerAnswer(answer, sealed.shares)
+
+    def _offer(self, rows: Bytes, choices: int, fingerprint: bytes) -> tuple[Bytes, Bytes, Bytes]:
+        """The labels of 0 of so many choices, the transcript with the request, and Δ."""
+        sender = self._sender
+        if sender is None:
+            raise LocalError("these links are not open yet")
+        width = NUMBER_BYTES + request_bytes(choices)
+        rows = checked_rows(self._links, rows, width, "a request")
+        refuse(self._links, self._closed, "a link that was closed")
+        strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
+        refuse(self._links, strange, f"a request that is not of batch {self._number}")
+        asked, checks = rows[:, :-CHECK_BYTES], rows[:, -CHECK_BYTES:]
+        heard = self._heard(self._transcript, asked, fingerprint)
+        zeros, consistent = sender.extend(
+            asked[:, NUMBER_BYTES:], choices, _challenges(heard), checks
+        )
+        self._closed = ~consistent
+        refuse(
+            self._links,
+            self._closed,
+            "choices that are inconsistent: the link is closed",
+            InconsistentError,
+        )
+        return zeros, self._heard(heard, checks), sender.deltas
+
+    def compare(self, bits: Bytes, rows: Bytes) -> Bytes:
+        """The answer to an evaluator that asks whether it holds the same (K, m) bits.
+
+        It is a hash of the labels of our bits. An evaluator with other bits lacks a label, so it
+        learns that they differ and not where. Only one that has them all can tell us so (`agree`).
+        Raises PeerError as `answer` does.
+        """
+        fingerprint = _USAGE_COMPARED + bytes(str(bits.shape[1]), "ascii")
+        zeros, self._transcript, deltas = self._offer(rows, bits.shape[1], fingerprint)
+        labels = zeros ^ bits[..., None] * deltas[:, None, :]
+        ours, self._agreement = _agreements(self._transcript, labels)
+        self._number += 1
+        return ours
+
+    def agree(self, rows: Bytes) -> None:
+        """What the evaluator made of it. Raises PeerError unless it holds the same bits."""
+        if self._agreement is None:
+            raise LocalError("nothing is compared")
+        rows = checked_rows(self._links, rows, DIGEST_BYTES, "an answer")
+        refuse(self._links, (rows != self._agreement).any(axis=1), DISAGREE)
+        self._agreement = None
 
     def branch(self, label: bytes, randomness: Randomness) -> Self:
         """A session of its own for one purpose, from the same base transfers.
@@ -353,6 +429,8 @@ class Garbler(Side):
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)
         self._closed = self._closed[chosen]
+        if self._agreement is not None:
+            self._agreement = self._agreement[chosen]
         if self._sender is not None:
             self._sender.keep(chosen)
 
@@ -370,6 +448,16 @@ def _hashes(usage: bytes, left: Bytes, right: Bytes) -> Bytes:
 def _challenges(transcript: Bytes) -> Bytes:
     """Where a request's columns are checked: nobody knows it before the columns are fixed."""
     return _hashes(_USAGE_CHALLENGE, transcript, transcript[:, :0])[:, :BLOCK_BYTES]
+
+
+def _agreements(transcript: Bytes, labels: Bytes) -> tuple[Bytes, Bytes]:
+    """What garbler and evaluator say of the labels of the same bits."""
+    flat = labels.reshape(len(labels), -1)
+    garbler, evaluator = (
+        _hashes(usage, transcript, flat)[:, :DIGEST_BYTES]
+        for usage in (_USAGE_GARBLER_AGREES, _USAGE_EVALUATOR_AGREES)
+    )
+    return garbler, evaluator
 
 
 def digests(transcript: Bytes, check: Bytes) -> Bytes:

@@ -2,4 +2,44 @@
 
 Server 0 garbles and must follow the protocol: one that deviates can leave out noise, or open other
 things than were asked.
+
+Most questions need none of it, so its modules are loaded when a name is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from tallyroom.protocols.registry import lazily
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.joint.above_threshold import FirstAbove
+    from tallyroom.protocols.joint.base_transfers import BaseTransfers
+    from tallyroom.protocols.joint.choice import Choice
+    from tallyroom.protocols.joint.noise_circuit import (
+        DEFAULT_DELTA,
+        JointGeometric,
+        JointLaplace,
+        JointNoise,
+    )
+
+__all__ = [
+    "DEFAULT_DELTA",
+    "BaseTransfers",
+    "Choice",
+    "FirstAbove",
+    "JointGeometric",
+    "JointLaplace",
+    "JointNoise",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazily(
+        {
+            "DEFAULT_DELTA": f"{__name__}.noise_circuit",
+            "BaseTransfers": f"{__name__}.base_transfers",
+            "Choice": f"{__name__}.choice",
+            "FirstAbove": f"{__name__}.above_threshold",
+            "JointGeometric": f"{__name__}.noise_circuit",
+            "JointLaplace": f"{__name__}.noise_circuit",
+            "JointNoise": f"{__name__}.noise_circuit",
+        }
+    )

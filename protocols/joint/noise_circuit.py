@@ -106,9 +106,8 @@ class JointLaplace:
     @cached_property
     def circuit(self) -> Circuit:
         """One noise, from `coins` coins of either side."""
-        builder = Builder(self.coins, self.coins)
-        pairs = zip(builder.garbler, builder.evaluator, strict=True)
-        coins = [builder.xor(ours, theirs) for ours, theirs in pairs]
+        builder = Builder(0, self.coins, shared_inputs=True)
+        coins = builder.evaluator
         size = self._size
         start, bits = 0, []
         for count, threshold in size.comparisons:
@@ -174,9 +173,8 @@ class JointGeometric:
     @cached_property
     def circuit(self) -> Circuit:
         """One noise, from `coins` coins of either side."""
-        builder = Builder(self.coins, self.coins)
-        pairs = zip(builder.garbler, builder.evaluator, strict=True)
-        coins = [builder.xor(ours, theirs) for ours, theirs in pairs]
+        builder = Builder(0, self.coins, shared_inputs=True)
+        coins = builder.evaluator
         start, bits = 0, []
         for count, threshold in self._size.comparisons:
             bits.append(below(builder, coins[start : start + count], threshold))

@@ -7,9 +7,9 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.outputs import Form
-from tallyroom.protocols.joint.computation import Bytes, Reveal, Task, instances_that_fit
+from tallyroom.protocols.joint.computation import Asked, Bytes, Task, instances_that_fit
 
-Part = Generator[Task | Reveal, Vector, Vector]
+Part = Generator[Asked, Vector, Vector]
 """Of a program: it yields tasks and returns shares."""
 
 

@@ -19,6 +19,7 @@ from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
 from tallyroom.protocols.garbling.clear_evaluation import Bits, from_bits, to_bits
 from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.kernels.codes import Code, RangeCode
 from tallyroom.protocols.records import Column
 
 Integers = NDArray[np.int64]
@@ -27,7 +28,7 @@ MAX_BITS = 32
 """The widest column."""
 
 MAX_OUTPUT_BITS = 40
-"""The widest output: 2^23 of them, and noise, still add up in Z_2^64 without wrapping."""
+"""The widest output: 2^23 outputs of this width, plus noise, add up in Z_2^64 without wrapping."""
 
 _BLOCK = 1 << 20
 
@@ -36,8 +37,8 @@ _BLOCK = 1 << 20
 class Grid:
     """Integers q in [low, high] that stand for (origin + q) · 2^-fraction_bits.
 
-    Values outside are clipped. Grid lines are the multiples of the step, wherever the range lies;
-    an `origin` keeps q small where the range is narrow and far from zero.
+    Values outside are clipped. Grid points are the multiples of the step, wherever the range lies;
+    an `origin` keeps q small if the range is narrow and far from zero.
     """
 
     low: int
@@ -72,7 +73,7 @@ class Grid:
 
     @classmethod
     def integers(cls, lower: int, upper: int) -> "Grid":
-        """Whole numbers within public bounds, in as few bits as they take."""
+        """The grid of the whole numbers within public bounds, in as few bits as they need."""
         return cls(lower, upper)
 
     @property
@@ -92,15 +93,15 @@ class Grid:
         return math.ldexp(1.0, -self.fraction_bits)
 
     def values(self, integers: Integers) -> Column:
-        """What integers of the grid stand for."""
+        """The values that integers of the grid stand for."""
         values: Column = np.ldexp(integers + float(self.origin), -self.fraction_bits)
         return values
 
     def encode(self, values: Column) -> Integers:
-        """What is no number counts as the lowest."""
+        """Rounds and clips values to the grid. A cell that is not a number counts as the lowest."""
         values = numbers(values, -np.inf)
-        # Doubles without a fraction; clipped, their distance to the origin is a small integer.
-        with np.errstate(over="ignore"):  # what overflows is outside, and clipped like any other
+        # Whole doubles; after clipping, their distance to the origin is a small integer.
+        with np.errstate(over="ignore"):  # a value that overflows is outside, and is clipped
             lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
         return np.clip(lines, self.low, self.high).astype(np.int64)
 
@@ -127,15 +128,15 @@ class Kernel(ABC):
 
     name: str
     columns: tuple[str, ...]
-    """What a record has, in the order of `grids`."""
+    """The columns of a record, in the order of `grids`."""
 
     symmetric: bool = True
-    """Whether f(x, y) = f(y, x) always."""
+    """Whether always f(x, y) = f(y, x)."""
 
     of_any_bits: bool = False
-    """Whether Δ holds for all that a record's bits can say, beyond the grids too, and outputs stay
-    in their range. What a party puts into the circuit nobody can check. Where this is not so, the
-    circuit confines outputs or records itself."""
+    """Whether Δ holds, and outputs stay in their range, for all values of a record's bits, also
+    outside the grids. Nobody can check what a party puts into the circuit. If this is false, the
+    circuit itself confines outputs or records to their ranges."""
 
     def __init__(self, grids: Sequence[Grid]) -> None:
         if len(grids) != len(self.columns):
@@ -143,7 +144,7 @@ class Kernel(ABC):
         self.grids = tuple(grids)
 
     def __repr__(self) -> str:
-        """All that its outputs depend on: plans that have a kernel are told apart by it."""
+        """Everything that the outputs depend on, because plans with a kernel are compared by it."""
         return f"{type(self).__name__}({self.name!r}, {self.grids!r})"
 
     def __eq__(self, other: object) -> bool:
@@ -163,7 +164,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def build(self, builder: Builder, x: tuple[Word, ...], y: tuple[Word, ...]) -> tuple[Word, ...]:
-        """The outputs as words, from the columns of both records."""
+        """Builds the circuit: the outputs as words, from the columns of both records."""
 
     @abstractmethod
     def reference(self, x: Integers, y: Integers) -> Integers:
@@ -173,13 +174,26 @@ class Kernel(ABC):
     def decode(self, means: Column, exact: bool = False) -> float:
         """The statistic, from the mean of each output over pairs of records.
 
-        Means may carry noise, and are brought into their range; not if they are `exact`.
+        Means may be noisy and are then clipped to their range, but not if they are `exact`.
         """
 
-    def full_means(self, records: Integers) -> Column:
-        """The mean of each output over all pairs of records: what sampling pairs estimates.
+    def pair_variance(self, means: Column, weights: Column) -> float:
+        """A bound on ζ2 − 2ζ1 of the outputs' weighted sum, given their means over all pairs: how
+        far pairs vary beyond what their two records explain one by one. The drawing of matchings
+        adds a multiple of that to the error.
 
-        This one takes O(n²) operations.
+        This implementation bounds ζ2 of each output by (high − mean)(mean − low) (Bhatia and Davis
+        2000), as if all outputs moved together. A kernel that knows more of its outputs has a
+        smaller bound, and so shorter intervals.
+        """
+        low, high = np.array([(float(each.low), float(each.high)) for each in self.outputs]).T
+        inside = np.clip(means, low, high)
+        return float(np.abs(weights) @ np.sqrt((high - inside) * (inside - low))) ** 2
+
+    def full_means(self, records: Integers) -> Column:
+        """The mean of each output over all pairs of records, which sampled pairs estimate.
+
+        This implementation takes O(n²) operations.
         """
         n = len(records)
         totals = [0] * len(self.outputs)
@@ -195,9 +209,9 @@ class Kernel(ABC):
         return np.array([total / (ways * len(first)) for total in totals])
 
     def truth(self, columns: Sequence[Column]) -> float:
-        """The statistic of raw records over all pairs, without this kernel's grids.
+        """The statistic of raw records over all pairs, without rounding to this kernel's grids.
 
-        A kernel of which nothing more is known than circuit and `reference` rounds to them.
+        This implementation does round, because it knows only the circuit and `reference`.
         """
         pairs = zip(columns, self.grids, strict=True)
         records = np.stack([grid.encode(column) for column, grid in pairs], axis=1)
@@ -210,16 +224,16 @@ class Kernel(ABC):
         return sum(grid.bits for grid in self.grids)
 
     def input_bits(self, records: Integers) -> Bits:
-        """The bits that a side brings to the circuit, one row a record. Coins come after them."""
+        """A side's input bits to the circuit, one row per record. Coins come after them."""
         columns = zip(records.T, self.grids, strict=True)
         return np.concatenate([to_bits(values, grid.bits) for values, grid in columns], axis=1)
 
     def inputs(self, noise: CircuitLaplace | None = None) -> int:
-        """How many bits either side brings: a record, and coins for the noise of each output."""
+        """How many input bits either side has: a record, and coins for the noise of each output."""
         return self.record_bits + (len(self.outputs) * noise.coins if noise else 0)
 
     def released(self, noise: CircuitLaplace | None = None) -> tuple[Output, ...]:
-        """The outputs of the circuit, with the range that noise gives them."""
+        """The outputs of the circuit, with their ranges after noise."""
         if noise is None:
             return self.outputs
         return tuple(
@@ -227,9 +241,10 @@ class Kernel(ABC):
         )
 
     def circuit(self, noise: CircuitLaplace | None = None, swapped: bool = False) -> Circuit:
-        """Garbler: record x, then coins. Evaluator: record y, then coins. `swapped`: y, then x.
+        """The garbler inputs record x, then coins; the evaluator record y, then coins. If
+        `swapped`, the garbler's record is y and the evaluator's x.
 
-        Outputs are the words of `released`, one after the other.
+        Outputs are the words of `released`, one after another.
         """
         builder = Builder(self.inputs(noise), self.inputs(noise))
         x, y = builder.garbler[: self.record_bits], builder.evaluator[: self.record_bits]
@@ -250,19 +265,53 @@ class Kernel(ABC):
     def joined(self, builder: Builder, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Word, ...]:
         """The outputs in the bits of their ranges, from the wires of two records.
 
-        Whatever the wires say, outputs stay in their ranges and one record moves them by Δ at most.
-        Δ over all codes would cost nothing in the circuit and up to twice the noise, four times for
-        a square; so codes are confined. Where a record can move outputs through all of their
-        ranges, it is enough to confine those: fewer words, and none where a grid has all codes.
+        Whatever the wires hold, outputs stay in their ranges and one record moves them by at most
+        Δ. A Δ over all codes would make the circuit smaller, but the noise up to twice as large, or
+        four times for a square; so codes are confined to the grids. If a record can move outputs
+        through all of their ranges anyway, it is enough to confine the outputs, which are fewer
+        words.
         """
-        outputs = self.outputs
-        ranges = sum(each.high - each.low for each in outputs)
-        in_any_case = self.of_any_bits or ranges <= self.sensitivity
-        words = self.build(builder, *(self._record(builder, each, in_any_case) for each in (x, y)))
-        pairs = list(zip(words, outputs, strict=True))
-        if self.of_any_bits or not in_any_case:
+        words = self.build(builder, *self._records(builder, x, y))
+        pairs = list(zip(words, self.outputs, strict=True))
+        if self.of_any_bits or not self._range_is_sensitivity:
             return tuple(word.fitted(out.bits, out.signed) for word, out in pairs)
         return tuple(builder.confined(word, out.low, out.high) for word, out in pairs)
+
+    @property
+    def _range_is_sensitivity(self) -> bool:
+        """Whether one record can move outputs through all of their ranges."""
+        return sum(each.high - each.low for each in self.outputs) <= self.sensitivity
+
+    def _records(
+        self, builder: Builder, x: tuple[int, ...], y: tuple[int, ...]
+    ) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+        """The columns of two records, confined to their grids unless Δ holds for any bits."""
+        any_bits = self.of_any_bits or self._range_is_sensitivity
+        return self._record(builder, x, any_bits), self._record(builder, y, any_bits)
+
+    # The circuit where nobody trusts who garbles it
+
+    @property
+    def code(self) -> Code:
+        """In which outputs are told: whatever its bits are, they stand for possible outputs."""
+        return RangeCode(tuple((each.low, each.high) for each in self.outputs))
+
+    @property
+    def reach(self) -> int:
+        """By how much a pair moves the outputs at most, in L1, whatever was garbled: Δ, or more
+        where honest records cannot move them through all that may come out."""
+        return self.code.reach
+
+    def coded_circuit(self, swapped: bool = False) -> Circuit:
+        """As `circuit` without noise. Outputs are the wires of `code`."""
+        builder = Builder(self.record_bits, self.record_bits)
+        x, y = builder.garbler, builder.evaluator
+        wires = self.coded(builder, y, x) if swapped else self.coded(builder, x, y)
+        return builder.circuit([Word(wires)])
+
+    def coded(self, builder: Builder, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+        """The outputs' code, from the wires of two records. It confines outputs by itself."""
+        return self.code.encoded(builder, self.build(builder, *self._records(builder, x, y)))
 
     def _record(self, builder: Builder, wires: tuple[int, ...], any_bits: bool) -> tuple[Word, ...]:
         words, start = [], 0

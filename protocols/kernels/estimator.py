@@ -1,4 +1,4 @@
-"""What sampled pairs say about all pairs, how well, and how many pairs to sample.
+"""Estimates over all pairs from sampled pairs: their error, and how many pairs to sample.
 
 U is the mean of a kernel f with range Δ over the distribution of the records; ζ1 = Var(E[f | x1])
 and ζ2 = Var(f). Any set of N pairs gives an unbiased mean. Two pairs that are the same covary by
@@ -19,10 +19,10 @@ from tallyroom.protocols.records import Column
 
 
 def means_of_values(values: Integers, noisy: bool) -> Column:
-    """Mean of each output over the pairs that were completed, for `Kernel.decode`.
+    """The mean of each output over the completed pairs, for `Kernel.decode`.
 
-    Pairs lost to dropouts are left out; that does no harm unless who drops out depends on data.
-    `noisy` values come with noise from inside the circuit.
+    Pairs lost to dropouts are left out, which is harmless unless dropping out depends on data.
+    `noisy` values carry noise from inside the circuit.
     """
     if not len(values):
         raise LocalError("no pair was completed")
@@ -31,7 +31,7 @@ def means_of_values(values: Integers, noisy: bool) -> Column:
 
 
 def means_of_totals(totals: Integers, pairs: int) -> Column:
-    """The same from totals over completed pairs, whatever noise they carry."""
+    """Like `means_of_values`, from totals over completed pairs, with or without noise."""
     if pairs < 1:
         raise LocalError("no pair was completed")
     means: Column = totals / pairs
@@ -51,14 +51,15 @@ class Zetas:
 
     @classmethod
     def worst(cls, span: float) -> "Zetas":
-        """What makes sampling cost most, for a kernel with values in an interval of this length."""
+        """The ζ for which sampling costs most, for values in an interval of length `span`."""
         return cls(0.0, span * span / 4)
 
     @classmethod
     def of_pilot(cls, kernel: Kernel, records: Integers, output: int = 0) -> "Zetas":
         """Unbiased estimates from at least five records, brought into 0 ≤ 2ζ1 ≤ ζ2.
 
-        They are not private: the pilot is public data, or none (`worst`). Takes O(n²) operations.
+        They are not private, so the pilot must be public data; without a pilot use `worst`. Takes
+        O(n²) operations.
         """
         n = len(records)
         if n < 5:
@@ -114,7 +115,8 @@ class Design:
 
     @property
     def met(self) -> int:
-        """The most pairs that a record is in: of an odd number, every one sits out one of all."""
+        """The most pairs that a record is in. With an odd number of records, each one sits out one
+        of all the matchings."""
         return min(self.matchings, self.records - 1)
 
     def sampling_variance(self, zetas: Zetas) -> float:
@@ -129,28 +131,45 @@ class Design:
 
     @property
     def sharing(self) -> float:
-        """How many pairs of one matching, on average, share a record with a pair of another: of an
-        odd number, two rounds leave out different records."""
+        """How many pairs of another matching share a record with a pair, on average. With an odd
+        number of records, two matchings leave out different ones."""
         return 2.0 if self.records % 2 == 0 else (self.records - 2) / (self.records // 2)
 
     def per_pair_variance(self, sensitivity: float, epsilon: float) -> float:
-        """What noise Lap(PΔ/ε) on every pair adds, P the pairs of a record: 4PΔ²/(nε²) for even n.
+        """The variance that noise Lap(PΔ/ε) on every pair adds, where a record is in P pairs:
+        4PΔ²/(nε²) for even n.
 
-        S1, Theorem 5 has half of that: the mean of Pn/2 noises of variance 2(P/ε)² is 4P/(nε²).
+        S1, Theorem 5 has half of that; but the mean of Pn/2 noises of variance 2(P/ε)² has variance
+        4P/(nε²).
         """
         return 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs
 
     def total_variance(self, sensitivity: float, epsilon: float, noises: int = 1) -> float:
-        """What noise Lap(PΔ/ε) on the total adds, drawn `noises` times: 8Δ²/(n²ε²), for any P."""
+        """The variance that noise Lap(PΔ/ε) on the total adds, if drawn `noises` times: 8Δ²/(n²ε²)
+        each, for any P."""
         return noises * 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs**2
+
+
+def drawing_variance(residual: float, pairs: int, matchings: int) -> float:
+    """What the drawing of N pairs in P matchings adds to the error about all pairs of the records
+    at hand; `residual` is ζ2 − 2ζ1 (`Kernel.pair_variance`). It is the variance by
+    `Design.sampling_variance` less that of all pairs: (ζ2 − 2ζ1)(1/N − 1/C(n, 2)), with n ≤
+    2N/P + 1 records.
+
+    If pairs were lost, those that are left stand for the records that are in P of them.
+    """
+    records = 2 * pairs / matchings
+    if matchings >= records - 1:
+        return 0.0
+    return residual * (1 / pairs - 2 / (records * (records + 1)))
 
 
 def best_matchings(records: int, zetas: Zetas, sensitivity: float, epsilon: float) -> int:
     """The P with the least error when every pair has its own noise (S1 §5: the trade-off in P).
 
     The error is (2/n)(2ζ1 + (ζ2 − 2ζ1)/P) + 4PΔ²/(nε²), convex in P and least at
-    P = ε √((ζ2 − 2ζ1)/2)/Δ. Without a pilot, `Zetas.worst` makes that ε/√8: one pair a record for
-    ε up to 4.
+    P = ε √((ζ2 − 2ζ1)/2)/Δ. Without a pilot, `Zetas.worst` makes that ε/√8: one pair per record
+    for ε up to 4.
     """
     sharing = Design(records, 1).sharing
     ideal = epsilon * math.sqrt(max(0.0, zetas.two - sharing * zetas.one) / 2) / sensitivity
@@ -174,7 +193,7 @@ def enough_matchings(
 ) -> int:
     """The least P whose error is within a factor 1 + `excess` of that of all pairs.
 
-    For noise on the total, which does not grow with P: more pairs cost bytes, never accuracy.
+    For noise on the total, whose effect does not grow with P: more pairs cost bytes, not accuracy.
     """
 
     def error(matchings: int) -> float:
@@ -198,7 +217,7 @@ def advanced_composition(each: float, count: int, delta: float) -> float:
 def epsilon_each(epsilon: float, count: int, delta: float) -> float:
     """The largest ε_0 for each of `count` releases within (ε, δ), by basic or advanced composition.
 
-    For all pairs with noise of their own: a record is in n − 1 of them.
+    Used when all pairs have their own noise: a record is in n − 1 of them.
     """
     basic = epsilon / count
     if delta <= 0 or advanced_composition(basic, count, delta) >= epsilon:

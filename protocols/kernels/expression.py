@@ -1,9 +1,9 @@
 """A user's own kernel, from an expression such as `if(a.label != b.label, abs(a.x - b.x), 0)`.
 
-Expressions are truths or numbers in fixed point. The range of every part follows from the public
-bounds of the columns, and with it its width; so does how far it moves when either record is
-replaced, which is the sensitivity. Both are those of interval arithmetic: never too small, and
-sometimes larger than what can really come out, which costs accuracy and not privacy.
+Expressions are truth values or fixed-point numbers. The range of every part, and with it its width,
+follows from the public bounds of the columns. So does the sensitivity: how far a part moves when
+either record is replaced. Both are computed by interval arithmetic: they are never too small, but
+sometimes larger than necessary, which costs accuracy and not privacy.
 """
 
 import math
@@ -27,7 +27,7 @@ from tallyroom.protocols.records import Column
 
 
 class Expression:
-    """A kernel in writing. Given grids it is a `Kernel`; an entry point may name it.
+    """A kernel written as text. Called with grids, it gives a `Kernel`; an entry point may name it.
 
     A kernel that is not symmetric is averaged over both orders of a pair.
     """
@@ -52,9 +52,9 @@ def _columns(node: Node) -> Iterator[str]:
 
 
 class ExpressionKernel(Kernel):
-    """An expression on given grids. Truths count 1 or 0.
+    """An expression on given grids. Truth values count 1 or 0.
 
-    The lowest bits of a number that has more than `MAX_OUTPUT_BITS` are dropped.
+    If a number has more than `MAX_OUTPUT_BITS` bits, its lowest bits are dropped.
     """
 
     symmetric = False
@@ -83,9 +83,9 @@ class ExpressionKernel(Kernel):
 
     @property
     def sensitivity(self) -> int:
-        """What either record alone may move. Dropped bits round a move up."""
-        output, most = self.outputs[0], max(self._term.moves)
-        return min(-(-most >> self._dropped), output.high - output.low)
+        """How far either record alone may move the output. Dropping bits rounds this up."""
+        output, move = self.outputs[0], max(self._term.moves)
+        return min(-(-move >> self._dropped), output.high - output.low)
 
     def build(self, builder: Builder, x: Words, y: Words) -> Words:
         word = self._term.build(builder, x, y)
@@ -102,7 +102,7 @@ class ExpressionKernel(Kernel):
         return offset + math.ldexp(mean, self._dropped - term.fraction_bits)
 
     def truth(self, columns: Sequence[Column]) -> float:
-        """Over all pairs in both orders, on doubles. It takes O(n²) operations."""
+        """The mean over all pairs in both orders, in doubles. Takes O(n²) operations."""
         records = dict(zip(self.columns, columns, strict=True))
         n, total = len(columns[0]), 0.0
         for i in range(n):
@@ -116,7 +116,7 @@ Reals = Mapping[str, Column | float]
 
 
 def plain(node: Node, a: Reals, b: Reals) -> Column:
-    """What a text says of doubles, as numpy computes it; truths are 1 and 0."""
+    """Evaluates an expression on doubles, with numpy; truth values are 1 and 0."""
     if node.operation == "number":
         return np.asarray(float(node.number))
     if node.operation == "column":

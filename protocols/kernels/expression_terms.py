@@ -1,4 +1,4 @@
-"""Terms of a kernel expression: types and ranges, in the clear and as circuits."""
+"""Typed terms of a kernel expression, with their ranges, in the clear and as circuits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tallyroom.protocols.kernels.contract import Grid, Integers
 from tallyroom.protocols.kernels.syntax import Node, wrong
 
 MAX_WIDTH = 62
-"""The widest number on the way."""
+"""The widest intermediate result."""
 
 LITERAL_BITS = 16
 """Numbers in the text are rounded to multiples of 2^-16."""
@@ -22,11 +22,12 @@ Moves = tuple[int, int]
 
 @dataclass(frozen=True)
 class Term:
-    """A typed expression: how it is computed in the clear and in a circuit, and its range.
+    """A typed expression: its range, and how it is computed in the clear and in a circuit.
 
-    What is computed is an integer in [low, high]; it stands for `offset` more. Offsets are public
-    and cancel in differences and comparisons, so that columns far from zero cost no wider words.
-    `moves` is the most that the integer moves when record a is replaced, and when b is.
+    Both compute an integer in [low, high]; the value is that integer plus `offset`. Offsets are
+    public and cancel in differences and comparisons, so that columns far from zero do not need
+    wider words. `moves` is the most that the integer moves when record a is replaced, and when
+    record b is.
     """
 
     truth: bool
@@ -39,16 +40,16 @@ class Term:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        most = self.high - self.low
+        span = self.high - self.low
         a, b = self.moves
-        object.__setattr__(self, "moves", (min(a, most), min(b, most)))
+        object.__setattr__(self, "moves", (min(a, span), min(b, span)))
 
     def build(self, builder: Builder, x: Words, y: Words) -> Word:
-        """In exactly the bits that the range takes."""
+        """The word, in exactly as many bits as the range needs."""
         return self.word(builder, x, y).fitted(width_of(self.low, self.high), self.low < 0)
 
     def scaled(self, places: int) -> "Term":
-        """The same number with `places` more fraction bits."""
+        """The same value with `places` more fraction bits."""
         if places == 0:
             return self
         return Term(
@@ -63,7 +64,7 @@ class Term:
         )
 
     def rebased(self, offset: int) -> "Term":
-        """The same number with this offset."""
+        """The same value with this offset."""
         more = self.offset - offset
         if more == 0:
             return self
@@ -161,7 +162,9 @@ def _operation(node: Node, terms: tuple[Term, ...]) -> Term:
 
 def _require(node: Node, terms: Sequence[Term], truth: bool) -> None:
     if any(term.truth != truth for term in terms):
-        wanted = "truths, such as a.x > b.x" if truth else "numbers; if(condition, 1, 0) is one"
+        wanted = (
+            "conditions, such as a.x > b.x" if truth else "numbers; if(condition, 1, 0) makes one"
+        )
         name = "-" if node.operation == "negate" else node.operation
         raise wrong(node.at, f"{name!r} takes {wanted}")
 
@@ -176,7 +179,7 @@ def _aligned(node: Node, left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def _comparable(node: Node, left: Term, right: Term) -> tuple[Term, Term]:
-    """Both with the same fraction bits and offset; a constant takes the other's for nothing."""
+    """Both with the same fraction bits and offset; a constant takes the other's, at no cost."""
     left, right = _aligned(node, left, right)
     offset = right.offset if left.low == left.high else left.offset
     return _rebased(node, left, offset), _rebased(node, right, offset)
@@ -191,8 +194,8 @@ def _rebased(node: Node, term: Term, offset: int) -> Term:
 def _check_width(node: Node, term: Term) -> None:
     width = width_of(term.low, term.high)
     if width > MAX_WIDTH:
-        reason = f"{node.operation!r} needs {width} bits, and {MAX_WIDTH} are the most"
-        raise wrong(node.at, f"{reason}: take fewer bits for its columns")
+        reason = f"{node.operation!r} needs {width} bits, more than {MAX_WIDTH}"
+        raise wrong(node.at, f"{reason}: use fewer bits for its columns")
 
 
 def _truth(
@@ -200,7 +203,7 @@ def _truth(
     reference: Callable[[Integers, Integers], NDArray[np.bool]],
     wire: Callable[[Builder, Words, Words], int],
 ) -> Term:
-    """It may change with any record that one of its `terms` changes with."""
+    """A truth value, which may change with any record that one of its `terms` depends on."""
     return Term(
         True,
         0,
@@ -213,7 +216,7 @@ def _truth(
 
 
 def _either(*moves: Moves) -> Moves:
-    """What moves by no more than one of several does."""
+    """The moves of a term that always moves like one of several."""
     return max(a for a, _ in moves), max(b for _, b in moves)
 
 
@@ -265,7 +268,7 @@ def _comparison(sign: str, left: Term, right: Term) -> Term:
 
 
 def _choice(condition: Term, left: Term, right: Term) -> Term:
-    """A record that the condition depends on may move it anywhere in its range."""
+    """Either term. A record that the condition depends on may move it through its whole range."""
     low, high = min(left.low, right.low), max(left.high, right.high)
     a, b = _either(left.moves, right.moves)
     turns = condition.moves
@@ -288,7 +291,7 @@ def _choice(condition: Term, left: Term, right: Term) -> Term:
 
 
 def _extreme(left: Term, right: Term, larger: bool) -> Term:
-    """Each side is built once: twice would be 2^40 times at the depth that texts may have."""
+    """Builds each side once: twice would mean 2^40 times at the greatest depth of a text."""
     pick, among = (max, np.maximum) if larger else (min, np.minimum)
 
     def word(builder: Builder, x: Words, y: Words) -> Word:
@@ -363,7 +366,7 @@ def _absolute(term: Term) -> Term:
 
 
 def _product(left: Term, right: Term, same: bool) -> Term:
-    """`same` terms make a square, which is never negative and costs half.
+    """The product. If both terms are the `same`, it is a square: never negative, at half the cost.
 
     |lr − l'r'| ≤ |l|·|r − r'| + |r'|·|l − l'|.
     """

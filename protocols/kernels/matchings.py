@@ -1,8 +1,8 @@
-"""Who meets whom: matchings of records, drawn from a public seed.
+"""Matchings of records, which decide the pairs; they are drawn from a public seed.
 
-A matching pairs every record once; with an odd number of records it leaves one out, each as likely
-as any other, so that means over pairs stay unbiased. Pairs are ordered, either order as likely: it
-matters only to kernels that are not symmetric.
+A matching pairs every record once. With an odd number of records it leaves one out, each with the
+same probability, so that means over pairs stay unbiased. Pairs are ordered, and both orders are
+equally likely; that matters only to kernels that are not symmetric.
 """
 
 import numpy as np
@@ -23,10 +23,10 @@ def rounds(records: int) -> int:
 def distinct_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
     """`count` matchings without a common pair, shape (count, records // 2, 2).
 
-    They are the first rounds of a tournament by the circle method: in round r meet those at r + k
-    and r − k, modulo the number of rounds, and of an even number of records one stands in the
-    middle and meets r. Records are shuffled first, so each matching is uniform, and `rounds` of
-    them are every pair once.
+    They are the first rounds of a tournament by the circle method. In round r, places r + k and
+    r − k meet, modulo the number of rounds; if the number of records is even, one of them stands in
+    the middle and meets place r. Records are shuffled first, so each matching is uniform, and
+    `rounds` of them contain every pair once.
     """
     _check(records, count)
     turns = rounds(records)
@@ -49,7 +49,7 @@ def _check(records: int, count: int) -> None:
     if records >= 1 << 32:
         raise LocalError("there are too many records to pair")
     if count < 1:
-        raise LocalError(f"a record is in at least one pair, not {count}")
+        raise LocalError(f"a record must be in at least one pair, not {count}")
 
 
 def _order(length: int, randomness: Randomness) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""A grid for columns of which only the order matters: it needs no public bounds."""
+"""A grid for columns where only the order of values matters. It needs no public bounds."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,17 @@ from tallyroom.protocols.records import Column
 
 @dataclass(frozen=True)
 class OrderedGrid(Grid):
-    """All numbers, rounded to 24 significant bits, by an integer that grows with them.
+    """All numbers, rounded to 24 significant bits and encoded as integers in the same order.
 
-    A number's rank among the 32-bit floating-point numbers: what rounds to the same one is tied.
+    The code is the rank among the 32-bit floating-point numbers; numbers that round to the same one
+    are tied.
     """
 
     low: int = -(1 << 31)
     high: int = (1 << 31) - 1
 
     def encode(self, values: Column) -> Integers:
-        """What is no number counts as the lowest."""
+        """The ranks of values. A cell that is not a number counts as the lowest."""
         largest = np.finfo(np.float32).max
         clipped = np.clip(numbers(values, -np.inf), -largest, largest)
         rounded = clipped.astype(np.float32) + np.float32(0)  # no -0

@@ -1,4 +1,4 @@
-"""Kernels by name: the pairwise thing that researchers swap."""
+"""Finds kernels by name."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,16 +19,16 @@ class KernelKind(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
     def __call__(self, grids: Sequence[Grid]) -> Kernel:
-        """The kernel on these grids, one a column."""
+        """The kernel on these grids, one per column."""
 
 
 @cache
 def kernel_named(name: str) -> KernelKind:
-    """Only the one that is asked for is loaded: a broken package does not break the others.
+    """The kernel of that name. Loads no other, so a broken package does not affect the others.
 
-    Raises `LocalError` if there is none of that name, or if it cannot be loaded.
+    Raises `LocalError` if there is no kernel of that name, or if it cannot be loaded.
     """
     loaded: KernelKind = registry.named(registry.KERNELS, name)
     if not callable(loaded) or not hasattr(loaded, "columns"):
-        raise LocalError(f"kernel {name!r} is none: it has no columns, or takes no grids")
+        raise LocalError(f"{name!r} is not a kernel: it has no columns, or cannot be called")
     return loaded

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. Two nodes are equal if they say the same, wherever they stand."""
+    """One operation. Nodes are compared without their place `at` in the text."""
 
     operation: str
     """A sign or word of the language, or `number` or `column`."""
@@ -48,7 +48,7 @@ def wrong(at: int, reason: str) -> LocalError:
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression. Raises `LocalError` that says where it goes wrong."""
+    """The tree of an expression. Raises `LocalError`, which says where the text is wrong."""
     if len(text) > MAX_LENGTH:
         raise LocalError(f"a kernel expression has at most {MAX_LENGTH} characters")
     parser = _Parser(text)
@@ -66,7 +66,7 @@ class _Parser:
         self.advance()
 
     def advance(self) -> None:
-        """Reads a token; `kind` is empty at the end."""
+        """Reads the next token; at the end, `kind` is empty."""
         self.at, self.kind, self.token = self._next, "", ""
         if self._next == len(self._text):
             return
@@ -79,12 +79,12 @@ class _Parser:
         self.at, self._next = match.start(self.kind), match.end()
 
     def accept(self, *tokens: str) -> str:
-        """The token, read on, if it is one of these; else nothing."""
+        """If the token is one of these, returns it and advances; otherwise returns ""."""
         if self.kind not in ("sign", "word") or self.token not in tokens:
             return ""
-        found = self.token
+        accepted = self.token
         self.advance()
-        return found
+        return accepted
 
     def expect(self, token: str) -> None:
         if not self.accept(token):

@@ -4,7 +4,8 @@ A record is the bits that the kernel's circuit takes. Server 1 gets a seed of 16
 party, server 0 the bits XOR the seed's stream: each by itself is uniform. When all who came are
 there, the two garble the kernel on all pairs of their records. XOR is free in a circuit, so shares
 cost nothing to join; what a pair costs is its ANDs, 32 bytes each, and 16 bytes for each bit of
-both records. Outputs come as shares modulo 2^64, which each server adds up over all pairs.
+both records. Outputs come as XOR shares of their code, which the two turn into shares of the totals
+(`joint.conversion`); `weighed`, as shares modulo 2^64, which each server adds up over all pairs.
 
     party -> server             SUBMIT    how many records, and a share of them
     server -> coordinator       ROSTER    how many records each party sent, and who is here
@@ -12,9 +13,11 @@ both records. Outputs come as shares modulo 2^64, which each server adds up over
     server <-> server           TOGETHER  the circuits of all pairs
     server -> coordinator       SHARE     its share of the totals, with noise
 
-Trust: the two must not collude, and server 0, which garbles, must follow the protocol: one that
-deviates can make the released total tell any record, past any noise. Whom records meet is drawn
-from the public seed over the records of those who are here, so no pair is ever lost.
+Trust: the two must not collude. Nobody checks what server 0 garbles. Whatever it is, a pair's
+outputs are possible ones, so that the total moves no further than the noise is for; server 0 may
+learn one bit, from whether server 1 refuses. `weighed`, it can make the released total tell any
+record, past any noise. Whom records meet is drawn from the public seed over the records of those
+who are here, so no pair is ever lost.
 """
 
 import struct
@@ -36,9 +39,10 @@ from tallyroom.protocols.aggregation.rosters import (
 from tallyroom.protocols.algebra.ring import Vector, add_shares
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.circuit import Circuit
-from tallyroom.protocols.garbling.circuit_builder import Builder
-from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word
+from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
 from tallyroom.protocols.joint.computation import Program, Task, instances_that_fit
+from tallyroom.protocols.joint.conversion import convert
 from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.plans.pairs import PairwiseMean
@@ -203,7 +207,7 @@ class MeetingServer(SummingServer):
     def program(self) -> tuple[str, Program]:
         plan = self._plan
         of = (plan.identity, self._members.tobytes(), self._counts[self._members].tolist())
-        return repr(of), meet(plan, self._records)
+        return repr(of), meet(plan, self._records, self._index)
 
     def take_result(self, result: Vector) -> None:
         self.total = result
@@ -211,8 +215,29 @@ class MeetingServer(SummingServer):
         self.awaits_program = False
 
 
-def meet(plan: PairwiseMean, records: Bytes) -> Program:
+def meet(plan: PairwiseMean, records: Bytes, index: int) -> Program:
     """Shares of the total of each output over all pairs, from shares of the records' bits."""
+    if plan.bounded:
+        return _meet_bounded(plan, records, index)
+    return _meet_weighed(plan, records)
+
+
+def _meet_bounded(plan: PairwiseMean, records: Bytes, index: int) -> Program:
+    """Outputs as XOR shares of their code, which are then converted (`joint.conversion`)."""
+    pairs = plan.sample.pairs(len(records))
+    circuit, form = coded_pair_circuit(plan.kernel), OutputShares.XOR
+    most = instances_that_fit(circuit, form)
+    code = plan.kernel.code
+    bits = np.zeros((len(pairs), code.wires), dtype=np.uint8)
+    for start in range(0, len(pairs), most):
+        some = pairs[start : start + most]
+        shares = yield Task(circuit, form, records[some].reshape(len(some), -1))
+        bits[start : start + most] = shares
+    found: Vector = yield from convert(code, bits, index)
+    return found
+
+
+def _meet_weighed(plan: PairwiseMean, records: Bytes) -> Program:
     pairs = plan.sample.pairs(len(records))
     circuit = pair_circuit(plan.kernel)
     form = IntegerShares(tuple((out.bits, out.signed) for out in plan.kernel.outputs))
@@ -232,6 +257,14 @@ def pair_circuit(kernel: Kernel) -> Circuit:
     sides = zip(builder.garbler, builder.evaluator, strict=True)
     wires = tuple(builder.xor(ours, theirs) for ours, theirs in sides)
     return builder.circuit(list(kernel.joined(builder, wires[:bits], wires[bits:])))
+
+
+def coded_pair_circuit(kernel: Kernel) -> Circuit:
+    """The same in the outputs' code."""
+    bits = kernel.record_bits
+    builder = Builder(0, 2 * bits, shared_inputs=True)
+    x, y = builder.evaluator[:bits], builder.evaluator[bits:]
+    return builder.circuit([Word(kernel.coded(builder, x, y))])
 
 
 class MeetingCollector(Collector):

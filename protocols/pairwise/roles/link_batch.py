@@ -15,7 +15,7 @@ from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
 from tallyroom.protocols.garbling.links import Links, Mask
-from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.garbling.outputs import Form
 from tallyroom.protocols.garbling.session import Evaluator, Garbler
 from tallyroom.protocols.randomness import Randomness
 
@@ -30,7 +30,7 @@ class LinkTask:
     """`bits` are our inputs, (links, pairs, wires)."""
 
     circuit: Circuit
-    form: IntegerShares
+    form: Form
     bits: Bytes
 
     def __repr__(self) -> str:

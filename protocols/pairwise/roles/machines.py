@@ -23,12 +23,12 @@ class PairwiseMachines:
     """Shares depend on the other party, which may have been started anew since."""
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
-        _one_round(aggregator, query)
+        one_round(aggregator, query)
 
     def party(
         self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness
     ) -> Machine:
-        return PairwiseParty(_one_round(aggregator, query), query, holdings, randomness)
+        return PairwiseParty(one_round(aggregator, query), query, holdings, randomness)
 
     def server(
         self,
@@ -38,13 +38,13 @@ class PairwiseMachines:
         randomness: Randomness,
         bulk: Bulk,
     ) -> Machine:
-        return PairwiseServer(_one_round(aggregator, query), query, index, randomness, bulk)
+        return PairwiseServer(one_round(aggregator, query), query, index, randomness, bulk)
 
     def collector(self, aggregator: Aggregator, query: Query, records: Records) -> Machine:
-        return PairwiseCollector(_one_round(aggregator, query), query, records)
+        return PairwiseCollector(one_round(aggregator, query), query, records)
 
 
-def _one_round(aggregator: Aggregator, query: Query) -> OneRound:
+def one_round(aggregator: Aggregator, query: Query) -> OneRound:
     """Pairs that lost a party are left out when shares are added up, which takes an aggregator
     whose servers hold every party's share by itself, element by element."""
     if not isinstance(aggregator, OneRound) or not aggregator.elementwise:

@@ -1,10 +1,11 @@
 """A party of a statistic of pairs: meets others two by two, then submits its shares.
 
 On a link one end garbles and the other evaluates (`session`); all pairs of two parties are one
-batch of their link. Shares of the kernel's outputs are additive in Z_2^64: the evaluator's and the
-garbler's add up to the output, and each alone is uniform. What a party submits to the aggregator
-is a vector with its share in the slot of every pair. What a garbler garbles is not checked: one
-that deviates can make the released total tell its peer's record, past any noise.
+batch of their link. The party here ends up with additive shares of the kernel's outputs in Z_2^64:
+the evaluator's and the garbler's add up to the output, and each alone is uniform. It submits to the
+aggregator a vector with its share in the slot of every pair. What a garbler garbles is not checked:
+one that deviates can make the released total tell its peer's record, past any noise. The party of
+`bounded` ends up with shares of bits instead, which cannot.
 
 A block's links travel together, and arrive as they were sent or in parts; what is on a link is the
 same either way.
@@ -17,13 +18,13 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.contract import Bodies, Ids
 from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.fingerprints import bound_to_rows
-from tallyroom.protocols.garbling.links import Links
+from tallyroom.protocols.garbling.links import Links, UnfitAnswerError
 from tallyroom.protocols.pairwise.roles.link_batch import (
     OPENING,
     REPLY,
@@ -89,7 +90,7 @@ class PairwiseParty:
         self._records = plan.measured(holdings)
         self._schedule = Schedule.of(query)
         shape = (len(self._ids), plan.slots)
-        self._shares: Vector = np.zeros((*shape, plan.outputs), dtype=np.uint64)
+        self._shares = self._no_shares(shape)
         self._done = np.zeros(shape, dtype=bool)
         self._assigned = np.zeros(len(self._ids), dtype=bool)
         self._awaited = 0
@@ -102,7 +103,23 @@ class PairwiseParty:
         self._state = PairwiseState.MEETING
 
     def __repr__(self) -> str:
-        return f"<PairwiseParty of {len(self._ids)}>"
+        return f"<{type(self).__name__} of {len(self._ids)}>"
+
+    def _no_shares(self, shape: tuple[int, int]) -> NDArray[np.unsignedinteger]:
+        """Room for shares of every slot."""
+        return np.zeros((*shape, self._plan.outputs), dtype=np.uint64)
+
+    def _own_shares(self, values: NDArray[np.int64]) -> NDArray[np.unsignedinteger]:
+        """The whole of a pair's values, where nobody else has a share."""
+        return values.astype(np.int64).view(np.uint64)
+
+    def _bodies(self) -> list[Bodies]:
+        """What each server gets of all shares."""
+        vectors: Vector = self._shares.reshape(len(self._ids), -1)
+        # Which pairs are done depends on others. A machine that was begun anew may have other
+        # shares to submit, and the masks of the first ones must not meet them.
+        masks = bound_to_rows(self._randomness, self._ids, vectors)
+        return self._aggregator.shard(self._ids, vectors, self._query.servers, masks)
 
     def start(self) -> Step:
         """The deadline is set anew whenever a link comes a step further: who is at work is not
@@ -193,7 +210,7 @@ class PairwiseParty:
             pairs = hashlib.blake2s(first.tobytes(), digest_size=16).hexdigest()
             source = self._randomness.of(f"alone {pairs}", int(self._ids[place]))
             values = values + noise.draw(values.shape, source)
-        self._shares[place, first["slot"]] = values.astype(np.int64).view(np.uint64)
+        self._shares[place, first["slot"]] = self._own_shares(values)
         self._done[place, entries["slot"]] = True
 
     def _rows_of(self, place: int, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -279,8 +296,10 @@ class PairwiseParty:
         return [(self._tasks(links[places], evaluator=False), places) for places in chosen]
 
     def _advance(self, message: Message, links: Links, keys: list[int], step: int) -> Step:
-        """All or nothing: what is refused comes again link by link. One with anything wrong stays
-        where it was, and is left out in the end if nothing better comes."""
+        """All or nothing: what is refused comes again link by link. A link stays where it was if
+        its message is malformed, and is left out in the end if nothing better comes. A link whose
+        answer does not fit its digest is closed: a garbler that could try again would learn our
+        record, one refusal at a time."""
         if not all(key in self._batches for key in keys):
             return Rejected(message.sender, "the link is not open")
         found = self._batches_of(links, keys)
@@ -289,6 +308,10 @@ class PairwiseParty:
         ((batch, chosen),) = found
         try:
             answer = batch.take(step, message.rows()[chosen, 1:])
+        except UnfitAnswerError as error:
+            for number in error.links.tolist():
+                self._batches.pop(end_of(number, evaluator=True), None)
+            return Rejected(message.sender, error.reason)
         except PeerError as error:
             return Rejected(message.sender, error.reason)
         messages: list[Message] = []
@@ -381,12 +404,7 @@ class PairwiseParty:
         """Slots that are not done are zero, and said to be so."""
         self._state = PairwiseState.OVER
         self._shares[~self._done] = 0
-        vectors = self._shares.reshape(len(self._ids), -1)
-        query = self._query
-        # Which pairs are done depends on others. A machine that was begun anew may have other
-        # shares to submit, and the masks of the first ones must not meet them.
-        masks = bound_to_rows(self._randomness, self._ids, vectors)
-        bodies = self._aggregator.shard(self._ids, vectors, query.servers, masks)
+        query, bodies = self._query, self._bodies()
         paired = Message(
             query.run,
             Phase.PAIRED,

@@ -156,8 +156,10 @@ class PairwiseCollector(Collector):
         if not self._cells.any():
             self._state = CollectorState.OVER
             return Failed("no pair was completed")
-        body = np.packbits(self._members).tobytes() + pack_cells(self._cells).tobytes()
-        return Continue(self._to_servers(Phase.RELEASE, body))
+        return Continue(self._to_servers(Phase.RELEASE, self._release_body()))
+
+    def _release_body(self) -> bytes:
+        return np.packbits(self._members).tobytes() + pack_cells(self._cells).tobytes()
 
     def _members_records(self) -> int:
         """Pairs here: each of them fills two slots."""

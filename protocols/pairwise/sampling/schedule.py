@@ -12,7 +12,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.batch import answer_bytes
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
-from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.garbling.outputs import Form, IntegerShares, OutputShares
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
 from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.pairwise.roles.link_batch import STEPS
@@ -45,6 +45,7 @@ class Schedule:
     noise: CircuitLaplace | None
     slots: int
     row_bytes: int
+    bounded: bool = False
 
     @classmethod
     def of(cls, query: Query) -> "Schedule":
@@ -52,18 +53,25 @@ class Schedule:
         return _schedule(pairs_of(query), query.circuit_noise, ROW_BYTES)
 
     @cached_property
-    def form(self) -> IntegerShares:
+    def form(self) -> Form:
+        if self.bounded:
+            return OutputShares.XOR
         released = self.kernel.released(self.noise)
         return IntegerShares(tuple((output.bits, output.signed) for output in released))
 
     @cached_property
     def first(self) -> Circuit:
         """Where the garbler's record is the kernel's first argument."""
-        return self.kernel.circuit(self.noise)
+        return self._circuit(swapped=False)
 
     @cached_property
     def second(self) -> Circuit:
-        return self.kernel.circuit(self.noise, swapped=True)
+        return self._circuit(swapped=True)
+
+    def _circuit(self, swapped: bool) -> Circuit:
+        if self.bounded:
+            return self.kernel.coded_circuit(swapped)
+        return self.kernel.circuit(self.noise, swapped)
 
     @cached_property
     def most(self) -> int:
@@ -92,4 +100,4 @@ class Schedule:
 
 @lru_cache(maxsize=8)
 def _schedule(plan: PairwiseMean, noise: CircuitLaplace | None, row_bytes: int) -> Schedule:
-    return Schedule(plan.kernel, noise, plan.slots, row_bytes)
+    return Schedule(plan.kernel, noise, plan.slots, row_bytes, plan.bounded)

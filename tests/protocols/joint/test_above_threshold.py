@@ -63,7 +63,7 @@ def searched(
     width = search.width(noise.largest)
 
     def program(index: int, randomness: Randomness) -> Program:
-        drawn = yield from draw_noise(noise, search.noises, randomness)
+        drawn = yield from draw_noise(noise, search.noises, randomness, index)
         return (yield from search.program(index, shares[index], drawn, width))
 
     ours, theirs = Ends(program, seed=seed, bases=BASES).run()

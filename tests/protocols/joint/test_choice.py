@@ -64,7 +64,7 @@ def noisy_winners(scores: NDArray[np.int64], noise: JointGeometric, trials: int)
     width = int(scores.max() + noise.largest).bit_length()
 
     def program(index: int, randomness: Randomness) -> Program:
-        drawn = yield from draw_noise(noise, rows.size, randomness)
+        drawn = yield from draw_noise(noise, rows.size, randomness, index)
         return (yield from winners(shares[index] + drawn.reshape(rows.shape), width))
 
     ours, theirs = Ends(program, bases=BASES).run()

@@ -91,7 +91,7 @@ def chosen(counts: Counts, noise: JointGeometric) -> NDArray[np.int64]:
     width = choice.width(noise.largest)
 
     def program(index: int, randomness: Randomness) -> Program:
-        drawn = yield from draw_noise(noise, TRIALS * choice.noises, randomness)
+        drawn = yield from draw_noise(noise, TRIALS * choice.noises, randomness, index)
         found = []
         for each in drawn.reshape(TRIALS, -1):
             found.append((yield from choose(choice, index, shares[index], each, width)))
@@ -136,7 +136,7 @@ def contests(rows: NDArray[np.int64], noise: JointGeometric, seed: int) -> NDArr
     width = (int(rows.max()) + noise.largest).bit_length()
 
     def program(index: int, randomness: Randomness) -> Program:
-        drawn = yield from draw_noise(noise, rows.size, randomness)
+        drawn = yield from draw_noise(noise, rows.size, randomness, index)
         return (yield from winners(shares[index] + drawn.reshape(rows.shape), width))
 
     ours, theirs = Ends(program, seed=seed, bases=BASES).run()
@@ -145,7 +145,7 @@ def contests(rows: NDArray[np.int64], noise: JointGeometric, seed: int) -> NDArr
 
 def test_what_can_be_measured_stays_below_epsilon_and_halved_noise_is_caught() -> None:
     """ε = 2/s = 4/3; halved noise makes it 8/3, and proves more than 4/3."""
-    epsilon = planned(Mode(bins=2, lower=0.0, upper=1.0)).plan.sensitivity / float(NOISE.scale)
+    epsilon = planned(Mode(bins=2, lower=0.0, upper=1.0)).plan.sensitivity.l1 / float(NOISE.scale)
     assert 0.5 * epsilon < measured_epsilon(NOISE) < epsilon
     assert measured_epsilon(HALVED) > epsilon
 
@@ -172,9 +172,9 @@ def test_neither_server_s_view_tells_what_is_shared(who: int) -> None:
 
 def test_every_quantile_is_a_contest_that_is_paid_for() -> None:
     """Choices of independent noises compose: k of them cost what one costs, k times."""
-    asked = Quantile(lower=0.0, upper=1.0, mechanism="max")
+    asked = Quantile(lower=0.0, upper=1.0, strategy="max")
     one = planned(asked).plan
     five = planned(replace(asked, quantile=(0.1, 0.3, 0.5, 0.7, 0.9))).plan
     assert isinstance(five, NoisyChoice)
-    assert one.sensitivity == units_of_epsilon(1, Moved.ANYHOW)
-    assert five.sensitivity == five.rule.contests * one.sensitivity
+    assert one.sensitivity.l1 == units_of_epsilon(1, Moved.ANYHOW)
+    assert five.sensitivity.l1 == five.rule.contests * one.sensitivity.l1

@@ -1,6 +1,7 @@
 """Two servers compute together: right shares, views that tell nothing, and no wrong byte taken."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -10,15 +11,17 @@ from scipy import stats
 
 from tallyroom.fss.ring import Bytes
 from tallyroom.protocols.algebra.field import FIELD64, FIELD128, Field
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import PeerError
-from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
-from tallyroom.protocols.joint.computation import Name, Program, Task
+from tallyroom.protocols.garbling.batch import NUMBER_BYTES, BatchShape
+from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares, UncheckedIntegers
+from tallyroom.protocols.joint.computation import BothWays, Name, Program, Task
 from tallyroom.protocols.joint.noise import draw_noise
 from tallyroom.protocols.joint.noise_circuit import JointLaplace
 from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits, uniform_bytes_p
 from tests.protocols.garbling.circuits import greater
-from tests.protocols.joint.two_ends import NAME, Ends
+from tests.protocols.joint.two_ends import BASES, NAME, Ends
 
 Programs = Callable[[int, Randomness], Program]
 
@@ -27,10 +30,14 @@ NOISE = JointLaplace.spending(SCALE, Fraction(1), 2.0**-40, 1024)
 
 
 def drawing(count: int, field: Field | None = None, noise: JointLaplace = NOISE) -> Programs:
-    def program(_: int, randomness: Randomness) -> Program:
-        return draw_noise(noise, count, randomness, field)
+    def program(index: int, randomness: Randomness) -> Program:
+        return draw_noise(noise, count, randomness, index, field)
 
     return program
+
+
+SPOKEN = [0, 1, 2, 3, 4, 6, 7, 8]
+"""Of ten messages, the two between say nothing."""
 
 
 def noises(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -74,7 +81,7 @@ def test_base_transfers_are_made_once_and_runs_are_independent() -> None:
     names = (Name(b"another run", "a program"),) * 2
     second = Ends(drawing(30), seed=2, bases=first.bases, names=names)
     b = noises(*second.run())
-    assert [bases.made for bases in first.bases] == [1, 1]
+    assert [bases.made for bases in first.bases] == [2, 2]  # one for each that garbles
     assert second.sent[1].tolist() == first.sent[1].tolist()  # the same reply
     assert not np.array_equal(a, b)
     third = Ends(drawing(30), names=names)
@@ -82,6 +89,45 @@ def test_base_transfers_are_made_once_and_runs_are_independent() -> None:
     # One program under two names: no two bytes of requests or tables agree but by chance.
     alike = np.mean(first.sent[2] == third.sent[2])
     assert alike < 0.1
+
+
+@dataclass(frozen=True, repr=False)
+class Nothing(UncheckedIntegers):
+    """What a liar garbles: noise that weighs nothing. It passes for the honest form."""
+
+    def __repr__(self) -> str:
+        return repr(UncheckedIntegers(self.words))
+
+    def weights(self, wires: int) -> Vector | None:
+        return np.zeros(wires, dtype=np.uint64)
+
+
+def without_noise(program: Program) -> Program:
+    asked = next(program)
+    while True:
+        if isinstance(asked, BothWays):
+            asked = asked._replace(form=Nothing(NOISE.words))
+        shares = yield asked
+        try:
+            asked = program.send(shares)
+        except StopIteration as over:
+            return over.value
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+def test_a_server_that_garbles_no_noise_is_caught(liar: int) -> None:
+    """In all of 40 runs of 20 noises: it goes unnoticed where all are 0 anyway, once in 10^12 runs,
+    and then they are as they should be."""
+
+    def programs(index: int, randomness: Randomness) -> Program:
+        honest = draw_noise(NOISE, 20, randomness, index)
+        return without_noise(honest) if index == liar else honest
+
+    for seed in range(40):
+        ends = Ends(programs, seed, BASES)
+        with pytest.raises(PeerError, match="came out differently"):
+            ends.run()
+        assert not ends.ends[1 - liar].done
 
 
 @pytest.mark.parametrize("who", [0, 1], ids=["the garbler sees", "the evaluator sees"])
@@ -130,7 +176,7 @@ def test_shares_of_one_task_are_inputs_of_the_next() -> None:
     assert ((second ^ more)[:, 0] == expected).all()
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", SPOKEN)
 def test_a_byte_that_is_changed_is_noticed_in_whatever_message(step: int) -> None:
     ends = Ends(drawing(2))
     places = np.random.default_rng(step)
@@ -144,8 +190,8 @@ def test_a_byte_that_is_changed_is_noticed_in_whatever_message(step: int) -> Non
         ends.run(change)
 
 
-@pytest.mark.parametrize("cut", [0, 3, 4, 20, -1])
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("cut", [0, 3, 4, 19, -1])
+@pytest.mark.parametrize("step", SPOKEN)
 def test_what_is_cut_off_or_too_long_is_refused(step: int, cut: int) -> None:
     ends = Ends(drawing(2))
 
@@ -165,8 +211,7 @@ def test_what_was_taken_is_taken_again_silently_and_nothing_else_is() -> None:
     for number, body in enumerate(ends.sent):
         receiver = garbler if number % 2 == 0 else evaluator
         assert receiver.take(body) is None
-        other = body.copy()
-        other[-1] ^= 1
+        other = np.append(body, np.uint8(1))
         with pytest.raises(PeerError, match="twice, differently"):
             receiver.take(other)
     with pytest.raises(PeerError, match="out of turn"):
@@ -183,17 +228,20 @@ def test_a_server_of_another_version_or_program_is_named_as_such() -> None:
             body[4] = 0
         return body
 
-    with pytest.raises(PeerError, match="does not speak version 1"):
+    with pytest.raises(PeerError, match="does not speak version 2"):
         Ends(drawing(2)).run(older)
 
 
-def test_an_evaluator_that_is_caught_is_not_met_again() -> None:
+@pytest.mark.parametrize("number", [2, 3], ids=["server 1", "server 0, where 1 garbles"])
+def test_an_evaluator_that_is_caught_is_not_met_again(number: int) -> None:
     """It guessed at bits of Δ, which is the same in every run."""
     ends = Ends(drawing(2))
+    request = BatchShape(NOISE.circuit, UncheckedIntegers(NOISE.words), 2).request_bytes
 
-    def guess(number: int, body: Bytes) -> Bytes:
-        if number == 2:
-            body[8:24] ^= 0xFF  # a column that holds other choices
+    def guess(at: int, body: Bytes) -> Bytes:
+        if at == number:
+            start = body.size - request + NUMBER_BYTES
+            body[start : start + 16] ^= 0xFF  # a column that holds other choices
         return body
 
     with pytest.raises(PeerError, match="inconsistent"):

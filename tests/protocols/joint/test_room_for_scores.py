@@ -21,7 +21,7 @@ from tests.samples import a_query
 UNIT = {"lower": 0.0, "upper": 1.0}
 ASKED = [
     Mode(bins=4, **UNIT),  # type: ignore[arg-type]
-    Quantile(mechanism="max", thresholds=4, **UNIT),  # type: ignore[arg-type]
+    Quantile(strategy="max", thresholds=4, **UNIT),  # type: ignore[arg-type]
     FirstAboveThreshold(bins=4, threshold=3, **UNIT),  # type: ignore[arg-type]
 ]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.together import TOGETHER_ACCEPTS, JointStage, TogetherServer
+from tallyroom.protocols.aggregation.joint_server import JOINT_ACCEPTS, JointServer, JointStage
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -30,10 +30,10 @@ STAGES = {
 """A query in which a server gets there; nobody waits for noise."""
 
 
-def server_in(stage: JointStage, phase: Phase, query: Query) -> TogetherServer:
+def server_in(stage: JointStage, phase: Phase, query: Query) -> JointServer:
     """Server 0, which garbles: it hears an opening first."""
     server = server_machine(query, 0, Randomness.from_seed(1, "server-0"), Memory())
-    assert isinstance(server, TogetherServer)
+    assert isinstance(server, JointServer)
     server.start()
     if stage is JointStage.BEGUN and phase is Phase.TOGETHER:
         holdings = holdings_of([0.1, 0.4, 0.6, 0.9], 4)
@@ -68,7 +68,7 @@ def test_the_other_server_is_heard_as_the_table_says_and_nobody_else(
     server = server_in(stage, phase, query)
     message = told(query, phase, role, sender, opening(query) if query is NOISE else b"1234")
     step = server.receive(message)
-    if TOGETHER_ACCEPTS.get((stage, phase)) is role and sender == 1:
+    if JOINT_ACCEPTS.get((stage, phase)) is role and sender == 1:
         # Those four bytes are no opening: a computation that has begun ends with it.
         ends = stage is JointStage.BEGUN and query is CHOICE
         assert isinstance(step, Failed if ends else Continue)

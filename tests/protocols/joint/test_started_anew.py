@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.together import TogetherServer
+from tallyroom.protocols.aggregation.joint_server import JointServer
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
@@ -36,11 +36,12 @@ QUERIES = {
 }
 
 
-def server(query: Query, index: int, bases: BaseTransfers | None = None) -> TogetherServer:
+def server(query: Query, index: int, bases: BaseTransfers | None = None) -> JointServer:
     """As a process begins: without `bases`, they are made anew, from its secret."""
     secret = Randomness.from_seed(1, f"server-{index}")
-    machine = server_machine(query, index, secret, Memory(), bases=bases)
-    assert isinstance(machine, TogetherServer)
+    kept = None if bases is None else lambda: bases
+    machine = server_machine(query, index, secret, Memory(), bases=kept)
+    assert isinstance(machine, JointServer)
     return machine
 
 

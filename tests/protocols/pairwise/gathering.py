@@ -1,11 +1,7 @@
-"""All machines of a statistic of pairs over an in-memory queue.
+"""The message loop over all machines of a statistic of pairs."""
 
-Like the shells: a batch that is refused is heard again row by row, and when everybody waits,
-deadlines pass: parties' first, then servers', then the coordinator's.
-"""
-
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tallyroom.fss.ring import Bytes
-from tallyroom.protocols.aggregation.contract import Ids, Memory, Total
+from tallyroom.protocols.aggregation.contract import Ids, Memory
+from tallyroom.protocols.aggregation.exchange import MachineLoop
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.garbling import base_ot
@@ -27,16 +24,10 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.run.machines import collector_machine, party_machine, server_machine
 from tallyroom.protocols.statistics.pairwise import Pairs
-from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from tallyroom.protocols.wire.loop import OnWay, unchanged
+from tallyroom.protocols.wire.machine import Machine
 from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.router import Router
 from tests.samples import a_query
-
-Intercept = Callable[[Message], Iterable[Message]]
-
-
-def honest(message: Message) -> Iterable[Message]:
-    return (message,)
 
 
 def held(counts: list[int], columns: dict[str, Column]) -> Holdings:
@@ -97,31 +88,8 @@ def owners_of(query: Query, holdings: Holdings) -> Ids:
     return np.repeat(holdings.ids, holdings.counts)[pairs_of(query).sample.pairs(holdings.rows)]
 
 
-@dataclass
-class Seat:
-    """A machine's place in a run: `over` once a party has done all that it has to do."""
-
-    machine: Machine
-    over: bool = False
-
-    def hear(self, message: Message) -> Iterator[Step]:
-        """As `heard`, and a party may be done half-way through."""
-        if self.over:
-            yield Rejected(message.sender, "the run is over")
-            return
-        step = self.machine.receive(message)
-        if isinstance(step, Rejected) and message.links > 1:
-            for single in message.split():
-                yield from self.hear(single)
-        else:
-            yield step
-
-
-class Gathering:
-    """What came of a run: `total` or `failed`, what was `refused`, and every message `sent`.
-
-    `chance` delivers in random order, and parts of messages by themselves.
-    """
+class Gathering(MachineLoop):
+    """A run to its end. `chance` does jobs in random order, and parts of messages by themselves."""
 
     def __init__(
         self,
@@ -129,46 +97,27 @@ class Gathering:
         holdings: Holdings,
         blocks: int = 1,
         chance: int | None = None,
-        intercept: Intercept = honest,
+        intercept: OnWay = unchanged,
         seed: int = 1,
+        made_by: Callable[[Query, Holdings, Randomness], Machine] = party_machine,
     ) -> None:
         self.query = query
-        self.blocks = [
-            Seat(party_machine(query, block, Randomness.from_seed(seed, "parties")))
-            for block in holdings.blocks(blocks)
-        ]
-        self.servers = [
+        servers = [
             server_machine(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
             for i in range(query.servers)
         ]
         counts = holdings.counts.astype(np.int64)
-        self.collector = collector_machine(query, counts, Randomness.from_seed(seed, "c"))
-        self.refused: list[Rejected] = []
-        self.sent: list[Message] = []
-        self.spends: list[Spend] = []
-        self.failed: Failed | None = None
-        self.total: Total | None = None
-        self._intercept = intercept
-        self._router: Router[Seat] = Router(
-            [Seat(server) for server in self.servers],
-            Seat(self.collector),
-            None if chance is None else np.random.default_rng(chance),
-        )
-        for members, seat in zip(holdings.blocks(blocks), self.blocks, strict=True):
-            self._router.join(members.ids, seat)
+        collector = collector_machine(query, counts, Randomness.from_seed(seed, "c"))
+        super().__init__(servers, collector, intercept, chance)
+        for block in holdings.blocks(blocks):
+            machine = made_by(query, block, Randomness.from_seed(seed, "parties"))
+            self.enter(block.ids, machine)
+        self.blocks = [machine for _, machine in self.hosts]
 
     def run(self) -> "Gathering":
-        for server in self.servers:
-            self._take(server.start())
-        for block in self.blocks:
-            self._take(block.machine.start())
-        self._take(self.collector.start())
-        while self.total is None and self.failed is None:
-            if self._router:
-                for arriving in self._intercept(self._router.next()):
-                    self._deliver(arriving)
-            else:
-                self._pass_deadline()
+        for machine in (*self.servers, *self.blocks, self.coordinator):
+            self.say(machine, machine.start())
+        self.finish()
         return self
 
     @property
@@ -176,42 +125,6 @@ class Gathering:
         """Of each output, over the pairs that count."""
         assert self.total is not None
         return signed(self.query.plan.measure(self.total.vector))
-
-    def _pass_deadline(self) -> None:
-        for block in self.blocks:
-            if not block.over:
-                self._take(block.machine.expire(), block)
-        if not self._router:
-            for server in self.servers:
-                self._take(server.expire())
-        if not self._router:
-            self._take(self.collector.expire())
-
-    def _deliver(self, message: Message) -> None:
-        if message.phase is Phase.QUERY:  # it is what machines are made from
-            return
-        by_party = message.receiver_role is Role.PARTY
-        for seat, part in self._router.receivers(message):
-            for step in seat.hear(part):
-                self._take(step, seat if by_party else None)
-
-    def _take(self, step: Step, seat: Seat | None = None) -> None:
-        match step:
-            case Rejected():
-                self.refused.append(step)
-                return
-            case Failed():
-                self.failed = self.failed or step
-                return
-            case Done(output=Total() as total):
-                self.total = total
-            case Done() if seat is not None:
-                seat.over = True
-            case Continue() | Done():
-                pass
-        self.spends += step.spends
-        self.sent += step.messages
-        self._router.send(step.messages)
 
 
 def by_link(messages: list[Message], *phases: Phase) -> dict[tuple[object, ...], bytes]:
@@ -227,7 +140,7 @@ def by_link(messages: list[Message], *phases: Phase) -> dict[tuple[object, ...],
     return found
 
 
-def leaving(party: int, after: int) -> Intercept:
+def leaving(party: int, after: int) -> OnWay:
     """A party that is silent after so many messages to other parties, to all of them."""
     said = 0
 
@@ -249,7 +162,7 @@ def leaving(party: int, after: int) -> Intercept:
 
 def changing(
     chosen: Callable[[Message], bool], change: Callable[[Bytes], Bytes]
-) -> tuple[Intercept, list[Message]]:
+) -> tuple[OnWay, list[Message]]:
     """Changes the body of the first single row that is `chosen`, and lists it."""
     changed: list[Message] = []
 

@@ -6,7 +6,7 @@ import pytest
 
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.circuit_builder import Builder, Word
-from tallyroom.protocols.garbling.clear_evaluation import evaluate, from_bits, to_bits
+from tallyroom.protocols.garbling.clear_evaluation import evaluate
 from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel, Output
 from tallyroom.protocols.kernels.expression import Expression
 from tallyroom.protocols.pairwise.roles.by_servers import pair_circuit
@@ -15,16 +15,8 @@ from tallyroom.protocols.statistics.of_pairs import Gini, Pairwise, Variance
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.expression_samples import EXAMPLES
 from tests.protocols.pairwise.gathering import Gathering, a_pairs_query, deal_base_ots, held
-from tests.protocols.pairwise.kernel_samples import KINDS, on
+from tests.protocols.pairwise.kernel_samples import GRIDS, KINDS, every_code, on
 
-GRIDS = {
-    "from 0": Grid.integers(0, 4),
-    "all codes": Grid.integers(0, 7),
-    "around 0": Grid.integers(-3, 4),
-    "one side": Grid.integers(5, 6),
-    "below 0": Grid.integers(-5, -3),
-    "halves, far": Grid(0, 5, 1, origin=1000),
-}
 MORE = (
     "a.x * b.x + a.x",
     "(a.x - b.x) * (a.x + b.x)",
@@ -57,16 +49,6 @@ class OfAnotherPackage(Kernel):
 
     def decode(self, means: Column, exact: bool = False) -> float:
         return float(means[0])
-
-
-def every_code(each: Kernel) -> Integers:
-    """All that a record's bits can say, row by row."""
-    bits = to_bits(np.arange(1 << each.record_bits), each.record_bits)
-    columns, start = [], 0
-    for grid in each.grids:
-        columns.append(from_bits(bits[:, start : start + grid.bits], grid.signed))
-        start += grid.bits
-    return np.stack(columns, axis=1)
 
 
 def table(each: Kernel, circuit: Circuit, codes: Integers, by_servers: bool = False) -> Integers:
@@ -154,7 +136,7 @@ def test_a_hostile_peer_learns_no_more_than_the_noise_is_for(
             holdings = held([1, 1], {"value": np.full(2, honest)})
             query = a_pairs_query(STATISTICS[name], holdings)
             gathering = Gathering(query, holdings, 2)
-            gathering.blocks[hostile].machine._records = np.array([[code]])  # type: ignore[attr-defined]
+            gathering.blocks[hostile]._records = np.array([[code]])  # type: ignore[attr-defined]
             found.setdefault(honest, []).append(int(gathering.run().totals[0]))
     statistic = query.statistic
     assert isinstance(statistic, Pairs)

@@ -1,5 +1,6 @@
 """Pairs that two servers compute: the totals of the clear, and nothing to see on the way."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +16,6 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import deal
-from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
@@ -96,7 +96,8 @@ def test_noise_is_joint_and_on_the_total() -> None:
         assert result.bill.by_phase()["together"].bytes > 20_000
         assert "party->party" not in result.bill.by_link()
         each = federation.run(statistic, 1.0, noise="each-server")
-        assert each.deviations[0] == pytest.approx(np.sqrt(2) * result.deviations[0])
+        # A tenth of the variance may come from the drawing of pairs, by the released mean.
+        assert each.deviations[0] == pytest.approx(np.sqrt(2) * result.deviations[0], rel=0.05)
         with pytest.raises(LocalError, match="noise on the total"):
             federation.run(statistic, 1.0, noise="per-pair")
 
@@ -211,13 +212,13 @@ def test_no_release_of_records_in_more_pairs_than_the_noise_is_for() -> None:
 class OfOthers(InProcess):
     """The coordinator tells server 1 of fewer parties than server 0."""
 
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+    def on_way(self, message: Message) -> Iterable[Message]:
         if message.phase is Phase.RELEASE and message.receivers[0] == 1:
             body = message.body.copy()
             body[0, 0] &= 0b11000000
             body[0, 1:] = np.frombuffer((4).to_bytes(8, "little"), dtype=np.uint8)
             message = replace(message, body=body)
-        return super()._receivers(message)
+        return (message,)
 
 
 def test_servers_that_are_told_of_other_parties_compute_nothing() -> None:

@@ -58,19 +58,19 @@ def test_columns_come_in_the_order_of_the_text() -> None:
         ("a.x \x00", "is not part"),
         ("1 + 2", "does not depend on the records"),
         ("0 * a.x", "is constant"),
-        ("a.x and b.x", "'and' takes truths"),
-        ("not a.x", "'not' takes truths"),
+        ("a.x and b.x", "'and' takes conditions"),
+        ("not a.x", "'not' takes conditions"),
         ("(a.x > b.x) + 1", "'+' takes numbers"),
         ("-(a.x > b.x)", "'-' takes numbers"),
         ("abs(a.x > b.x)", "'abs' takes numbers"),
-        ("(a.x > 1) == b.x", "'==' takes truths"),
+        ("(a.x > 1) == b.x", "'==' takes conditions"),
         ("a.x == (b.x > 1)", "'==' takes numbers"),
         ("(a.x > 1) < (b.x > 1)", "'<' takes numbers"),
-        ("if(a.x, 1, 2)", "'if' takes truths"),
+        ("if(a.x, 1, 2)", "'if' takes conditions"),
         ("if(a.x > 1, 1, a.x > 2)", "'if' takes numbers"),
-        ("if(a.x > 1, a.x > 2, 1)", "'if' takes truths"),
+        ("if(a.x > 1, a.x > 2, 1)", "'if' takes conditions"),
         ("a.x > 99999999999999999999", "too large"),
-        ("a.x" + " * a.x" * 20, "take fewer bits"),
+        ("a.x" + " * a.x" * 20, "use fewer bits"),
         ("a.x" + " + a.x" * (MAX_DEPTH + 1), "terms in a row"),
         ("-" * 900 + "a.x", "nested deeper"),
         ("not " * 200 + "a.x > 1", "nested deeper"),
@@ -118,7 +118,7 @@ def test_another_package_may_bring_a_kernel(monkeypatch: pytest.MonkeyPatch) -> 
     assert found([SMALL]).reference(np.array([[3]]), np.array([[9]]))[0, 0] == 6
     with pytest.raises(LocalError, match="kernel 'gone' cannot be loaded"):
         registry.kernel_named.__wrapped__("gone")
-    with pytest.raises(LocalError, match="kernel 'none' is none"):
+    with pytest.raises(LocalError, match="'none' is not a kernel"):
         registry.kernel_named.__wrapped__("none")
 
 

@@ -80,14 +80,14 @@ def test_the_total_is_exact_over_the_pairs_that_were_drawn(name: str, counts: li
     query, holdings = a_meeting(STATISTICS[name], counts)
     gathering = Gathering(query, holdings).run()
     is_exact(gathering, query, holdings)
-    assert gathering.refused == []
+    assert gathering.rejected == []
 
 
 def test_by_the_curve_as_well() -> None:
     query, holdings = a_meeting(STATISTICS["auc"], [2, 2, 1])
     gathering = Gathering(query, holdings).run()
     is_exact(gathering, query, holdings)
-    assert gathering.refused == []
+    assert gathering.rejected == []
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -99,7 +99,7 @@ def test_any_number_of_parties_and_records(parties: int, each: int) -> None:
         query, holdings = a_meeting(KendallTau(), [each] * parties, servers)
         gathering = Gathering(query, holdings).run()
         is_exact(gathering, query, holdings)
-        assert gathering.refused == []
+        assert gathering.rejected == []
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -135,7 +135,7 @@ def test_in_whatever_blocks_order_and_parts(
     query, holdings = a_meeting(statistic, counts, servers)
     gathering = Gathering(query, holdings, min(blocks, len(counts)), chance).run()
     is_exact(gathering, query, holdings)
-    assert gathering.refused == []
+    assert gathering.rejected == []
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -166,7 +166,7 @@ def test_a_link_with_many_pairs_speaks_in_messages_that_fit_the_wire(
     for blocks, chance in ((1, None), (3, 5)):
         gathering = Gathering(query, holdings, blocks, chance).run()
         is_exact(gathering, query, holdings)
-        assert gathering.refused == []
+        assert gathering.rejected == []
         pairs = [message for message in gathering.sent if message.phase is Phase.PAIR]
         # The reply to an opening is 4,224 bytes and has no pairs in it.
         assert max(m.width for m in pairs if m.body[0, 0] > 2) <= 4000 + 32
@@ -208,4 +208,4 @@ def test_a_party_with_more_records_than_announced_is_told() -> None:
 def test_secrets_do_not_show() -> None:
     query, holdings = a_meeting(STATISTICS["auc"], [2, 2])
     machine = party_machine(query, holdings, Randomness(bytes(16)))
-    assert repr(machine) == "<PairwiseParty of 2>"
+    assert repr(machine) == "<BoundedParty of 2>"

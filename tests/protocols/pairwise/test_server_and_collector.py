@@ -47,7 +47,7 @@ from tests.protocols.pairwise.gathering import (
 from tests.samples import a_message, a_query, bitmap
 
 COUNTS = [2, 1, 3]
-GINI = Gini(lower=0.0, upper=1.0, bits=8, pairs_per_party="3")
+GINI = Gini(lower=0.0, upper=1.0, bits=8, pairs_per_party="3", outputs="weighed")
 SLOTS = 9
 
 
@@ -327,7 +327,7 @@ def test_the_answer_counts_pairs_and_spends_once() -> None:
     assert gathering.total is not None
     assert gathering.total.records == len(drawn_values(query, holdings)) == 9
     assert {spend.receipt for spend in gathering.spends} == {query.run.hex()}
-    (delta,) = {spend.delta for spend in gathering.spends}
+    (delta,) = {spend.loss.delta for spend in gathering.spends}
     assert 0 < delta <= 1e-9
 
 
@@ -345,5 +345,5 @@ def test_who_computes_pairs() -> None:
 def test_the_run_is_over_once() -> None:
     query, holdings = a_meeting()
     gathering = Gathering(query, holdings).run()
-    assert isinstance(gathering.collector.receive(a_roster(0, [0])), Rejected)
-    assert not isinstance(gathering.collector.expire(), Done)
+    assert isinstance(gathering.coordinator.receive(a_roster(0, [0])), Rejected)
+    assert not isinstance(gathering.coordinator.expire(), Done)

@@ -1,8 +1,8 @@
-"""A server that computes with the other one: what it does alone, and its end of what they do.
+"""A server that computes jointly with the other one. It wraps the server that it would be alone.
 
-Noise does not depend on data, so it is drawn while parties submit. Whichever comes last, noise or
-the word to release, lets the share go; or begins what the two compute on what they share, where
-there is something.
+Noise does not depend on data, so it is drawn while parties submit. Once both the noise and the
+request to release are there, the server releases its share; or, if the query has a program that the
+two servers run on their shares, it starts that program.
 """
 
 from dataclasses import replace
@@ -28,30 +28,30 @@ from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, S
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 FIRST_ROUND = 2
-"""The question is round 1. What is prepared goes on in rounds of its own: the bill does not depend
-on who is faster."""
+"""The question is round 1. Preparation has rounds of its own, numbered by its steps, so that the
+bill does not depend on which server is faster."""
 
 
 class JointStage(Enum):
-    """How far a server is with what it computes with the other one in a phase."""
+    """How far the joint computation of a phase is."""
 
-    NOTHING = auto()  # nothing of ours: the phase is the server's within
-    AWAITED = auto()  # the other may begin before us: its opening waits
-    BEGUN = auto()  # and ever after: what is said again is taken silently
+    NOTHING = auto()  # there is none: the wrapped server handles the phase
+    AWAITED = auto()  # not begun here; if the other server begins, its opening is kept
+    BEGUN = auto()  # begun, or even done: repeated messages are accepted silently
 
 
-TOGETHER_ACCEPTS: dict[tuple[JointStage, Phase], Role] = {
+JOINT_ACCEPTS: dict[tuple[JointStage, Phase], Role] = {
     (JointStage.AWAITED, Phase.TOGETHER): Role.SERVER,
     (JointStage.BEGUN, Phase.PREPARE): Role.SERVER,
     (JointStage.BEGUN, Phase.TOGETHER): Role.SERVER,
 }
-"""What is taken for a computation, and from whom: the other server alone. Noise is begun before
-anything is heard, so nobody waits for that."""
+"""Which messages of a joint computation are accepted, and from whom: only from the other server.
+Drawing noise begins before any message arrives, so it is never awaited."""
 
 
-class TogetherServer:
-    """Sees what the server within sees, labels that tell nothing, and what is chosen. One of two
-    servers."""
+class JointServer:
+    """One of two servers. Sees what the wrapped server sees, wire labels that reveal nothing, and
+    what is chosen."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TogetherServer:
         self._early: Message | None = None
         if (noise := query.joint_noise) is not None:
             count, source = query.plan.noises, randomness.derive("joint noise")
-            program = draw_noise(noise, count, source, alone.noise_field)
+            program = draw_noise(noise, count, source, index, alone.noise_field)
             name = Name(query.run, repr((noise, count, alone.noise_field)))
             self._ends[Phase.PREPARE] = computation(index, name, program, bases, source)
 
@@ -94,7 +94,7 @@ class TogetherServer:
         stage = self.stage(message.phase)
         if stage is JointStage.NOTHING:
             return self._go_on(self._alone.receive(message))
-        expected = TOGETHER_ACCEPTS.get((stage, message.phase))
+        expected = JOINT_ACCEPTS.get((stage, message.phase))
         if message.sender_role is not expected or message.senders.tolist() != [1 - self._index]:
             return Rejected(message.sender, "only the other server computes with this one")
         if message.links != 1:
@@ -107,7 +107,7 @@ class TogetherServer:
         return self._alone.expire()
 
     def _take(self, end: Computation, message: Message) -> Step:
-        """What this end answers; the run cannot go on where the other one deviates."""
+        """This end's answer. The run fails if the other server deviates."""
         was_done, steps = end.done, end.steps
         try:
             answer = end.take(np.ascontiguousarray(message.body[0]))
@@ -123,15 +123,15 @@ class TogetherServer:
         return self._go_on(_and(self._alone.open(), messages))
 
     def _hold_back(self, message: Message) -> Step:
-        """The other was told to release before us: its opening waits."""
+        """Keeps the opening of the other server, which was told to release before this one."""
         if self._early is not None and not np.array_equal(self._early.body, message.body):
-            return Failed(f"{message.sender}: said another opening before")
+            return Failed(f"{message.sender}: sent two different openings")
         again, self._early = self._early is not None, message
         return Continue(repeated=again)
 
     def _go_on(self, step: Step) -> Step:
-        """Begins with what is computed on the sum, once that and the noise are there. What is
-        chosen may become known from here on: it is paid for first."""
+        """Starts the program on the sum, once the sum and the noise are there. What is chosen may
+        become known from here on, so it is paid for first."""
         query, alone = self._query, self._alone
         ready = alone.total is not None and (query.joint_noise is None or alone.drawn is not None)
         if not alone.awaits_program or not ready or Phase.TOGETHER in self._ends:
@@ -152,7 +152,7 @@ class TogetherServer:
         return step
 
     def _said(self, phase: Phase, body: Bytes | None) -> tuple[Message, ...]:
-        """To the other server; what is prepared, in a round that follows from the step."""
+        """A message to the other server. In preparation, its round follows from its step."""
         if body is None:
             return ()
         step = int.from_bytes(body[:STEP_BYTES].tobytes(), "little")
@@ -172,7 +172,7 @@ class TogetherServer:
 
 
 def _and(step: Step, messages: tuple[Message, ...]) -> Step:
-    """That step with these messages first."""
+    """The step, with these messages before its own."""
     if isinstance(step, Continue) and messages:
         step = replace(step, repeated=False)
     if isinstance(step, Continue | Done):
