@@ -9,11 +9,19 @@ from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.in_parts import proceed
 from tallyroom.protocols.run.machines import party_machine, repeatable
-from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.refusal import RefusingParty
-from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.loop import Reply
+from tallyroom.protocols.wire.machine import (
+    Continue,
+    Done,
+    Failed,
+    Machine,
+    Rejected,
+    Step,
+    proceed,
+)
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role
 from tallyroom.storage.party_answers import PartyAnswers, things_told
 
@@ -37,12 +45,12 @@ class PartyBlock(Participant):
         randomness: Randomness,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
-        signet: PartySigner | None = None,
+        signer: PartySigner | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent
         self.holdings = holdings
-        self.signet = signet
+        self.signer = signer
         self._answering = holdings
         self._led: set[bytes] = set()
         self._told_before: dict[bytes, dict[bytes, bytes]] = {}
@@ -113,7 +121,7 @@ class PartyBlock(Participant):
 
     def _answer(self, query: Query, holdings: Holdings) -> Machine:
         randomness = self._randomness.derive(query.stream)
-        return party_machine(query, holdings, randomness, self.signet)
+        return party_machine(query, holdings, randomness, self.signer)
 
     def _begin(self, message: Message) -> None:
         """Raises `PeerError` if this run was begun with other data, or another query: what servers
@@ -149,7 +157,6 @@ class PartyBlock(Participant):
             return Reply(run, refused=[Rejected("store", reason)], finished=Failed(reason))
 
     def proceed(self, run: bytes) -> Reply:
-        """What comes after an outcome with `more`, once that is sent."""
         return self.advance(run, proceed)
 
     def _receive(self, machine: Machine, message: Message) -> Step:

@@ -1,11 +1,11 @@
-"""A party's say: its policy, and its ledger of what it took part in."""
+"""A party's consent: its policy, and the ledger of the questions that it took part in."""
 
 import logging
 from pathlib import Path
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.privacy.ledger import Filter, LedgerRefusal
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
 from tallyroom.protocols.wire.machine import Spend
@@ -19,7 +19,7 @@ MAX_NAME = 200
 
 
 class Consent:
-    """Asked once a query, before anything of it is answered."""
+    """Decides once per query, before anything of it is answered."""
 
     def __init__(self, policy: Policy, store: Path | None) -> None:
         """With a folder the ledger is durable. Raises `LocalError` if it cannot be opened."""
@@ -27,26 +27,27 @@ class Consent:
         self._servers = 1
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)
-        self._ledger = Ledger(store and store / LEDGER, policy.cap, policy.delta_in_all)
+        self._ledger = Ledger(store and store / LEDGER, Filter(policy.in_all))
 
     def joined(self, servers: int) -> None:
-        """The federation has so many servers, the coordinator says. It cannot take that back: a
-        question that leaves some of them out is refused."""
+        """Notes how many servers the federation has, according to the coordinator. The number can
+        only grow: a question that leaves out some of the servers is refused."""
         self._servers = max(self._servers, servers)
 
     def refusal(self, query: Query, records: int) -> str | None:
-        """Why the parties do not take part; None if they may. Nothing is charged yet."""
+        """Returns why the parties refuse to take part, or None if they agree. Charges nothing."""
         return self._policy.in_federation(self._servers).refusal(query, records)
 
     def charge(self, query: Query) -> str | None:
-        """Writes what the answer costs, durably; why it must not be given if that fails.
+        """Writes the cost of the answer durably. If that fails, returns why it must not be given.
 
-        The whole release is charged, also where the party adds only a share of its noise. What is
-        paid for is named by everything that shapes the release, not by the run alone: the
-        coordinator names runs, and gets nothing for an old name. How much is left is not said.
+        The full cost of the release is charged, even if the party adds only a share of its noise.
+        The charge is identified by everything that shapes the release, not by the run's name alone:
+        the coordinator chooses run names, and gains nothing by using an old one. The reason does
+        not say how much of the budget is left.
         """
         cost = aggregator_named(query.aggregator).mechanism(query).spend
-        spend = Spend(cost.data[:MAX_NAME], query.stream, cost.epsilon, cost.delta)
+        spend = Spend(cost.data[:MAX_NAME], query.stream, cost.loss)
         try:
             self._ledger.record([spend], query.foreseen(spend))
         except LedgerRefusal as error:
@@ -56,6 +57,9 @@ class Consent:
         except RunFailed as error:
             log.error("not answered: %s", error)
             return "its ledger cannot be written"
+        except LocalError as error:
+            log.error("not answered: %s", error)
+            return "its ledger cannot be read"
         return None
 
     def close(self) -> None:
@@ -63,12 +67,12 @@ class Consent:
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a file. Raises `LocalError` on anything but one, in one line."""
+    """Reads a policy from a file. Raises `LocalError` with one line if the file has no policy."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_TEXT + 1).decode()
     except OSError as error:
         raise LocalError(f"cannot read the policy {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LocalError(f"the policy {path} is no text") from None
+        raise LocalError(f"the policy {path} is not a text file") from None
     return parse_policy(text)

@@ -1,50 +1,103 @@
-"""What a CSV file's address makes of its columns. Every cell is coded by itself; the address, which
-says what columns are for, may make numbers of the names in one.
+"""Reads the columns of a CSV file as its address says. Every cell is encoded by itself; the
+address, which says what the columns are for, may turn names in a column into numbers.
 
-Nothing here depends on what records hold, but for what is said of them: `Dataset.faults` are for
-simulations, which refuse a file for them. A party takes any.
+Nothing here depends on the contents of records, except `Dataset.faults`: simulations refuse a file
+that has faults, and a party accepts it.
 """
 
+import codecs
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tallyroom.parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
-from tallyroom.parties.tables import Cells, TextTable, read_table
+from tallyroom.parties.dataset import (
+    DROP,
+    LEAVE_OUT,
+    NAMES,
+    REFUSE,
+    ROUNDED,
+    Dataset,
+    count_blanks,
+)
+from tallyroom.parties.plain_csv import PlainTable, plain_table
+from tallyroom.parties.tables import (
+    ENCODINGS,
+    Cells,
+    HeaderError,
+    TextTable,
+    read_bytes,
+    text_table,
+)
 from tallyroom.protocols.categories import format_categories, parse_categories
-from tallyroom.protocols.cells import BLANKS, encode_cells, is_blank, is_name, places
+from tallyroom.protocols.cells import (
+    BLANKS,
+    COMMA,
+    POINT,
+    encode_cells,
+    is_blank,
+    is_infinite,
+    number_of,
+    places,
+)
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
 
 Options = dict[str, str]
+Table = PlainTable | TextTable
 
 MOST_SHOWN = 5
+ENCODING_NAMES = {name: name for name in ENCODINGS} | {"cp1252": "windows-1252", "utf8": "utf-8"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an address says that its file is written."""
+
+    delimiter: str | None
+    decimal: str
+    encoding: str
+    spanning: bool
+
+    @classmethod
+    def of(cls, options: Options) -> "Reading":
+        """Takes its part of the options. Raises `LocalError`."""
+        return cls(
+            _delimiter(options.pop("sep", None)),
+            _decimal(options.pop("decimal", POINT)),
+            look_up("encoding", options.pop("encoding", "utf-8").lower(), ENCODING_NAMES),
+            look_up("lines", options.pop("lines", "plain"), {"plain": False, "quoted": True}),
+        )
+
+    def table(self, path: Path) -> Table:
+        """Raises `LocalError` with one clear line if the file is not a table."""
+        raw = read_bytes(path)
+        bare = raw.removeprefix(codecs.BOM_UTF8) if self.encoding == "utf-8" else raw
+        plain = plain_table(path, bare, self.delimiter)
+        return plain or text_table(path, raw, self.delimiter, self.encoding, self.spanning)
 
 
 def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
-    """The columns that roles name, which are of numbers unless options say otherwise; all are read
-    if none is named, or if one is the target, which others predict."""
-    missing = _missing(options.pop("missing", REFUSE))
-    table = read_table(path, _delimiter(options.pop("sep", None)))
+    """Reads the columns that roles name, as numbers unless options say otherwise. Reads all columns
+    if no role is given, or if there is a `target`, which the other columns predict."""
+    missing = missing_rule(options.pop("missing", REFUSE))
+    reading = Reading.of(options)
+    table = reading.table(path)
     party = options.pop("party", None)
     for name in [*roles.values(), *([party] if party else [])]:
-        look_up("column", name, dict.fromkeys(table.header))
+        check_column(name, table.header)
     asked = list(dict.fromkeys(name for role, name in roles.items() if role != "target"))
     wanted = table.header if "target" in roles or not asked else asked
-    columns = {name: encode_cells(table.column(name).texts) for name in wanted}
-    why = {
-        cells.name: cells.fault(row, ", not a number") + _hint(cells, roles)
-        for cells in map(table.column, wanted)
-        if (row := cells.first_word()) is not None
-    }
+    read = {name: table.column(name, reading.decimal) for name in wanted}
+    why = {name: _no_numbers(cells, roles) for name, cells in read.items()}
     found = Dataset(
         path.name,
-        columns,
+        {name: cells.column for name, cells in read.items()},
         of_numbers=frozenset(asked),
-        why=why,
+        why={name: words for name, words in why.items() if words},
         missing=missing,
         from_file=True,
         faults=() if table.fault is None else (table.fault,),
@@ -52,15 +105,23 @@ def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
     found = _with_classes(found, table, roles, options)
     found = _with_categories(found, roles, options)
     found = _with_order(found, table, roles, options)
-    found = _with_faults(found, map(table.column, asked))
+    found = _with_faults(found, (read[name] for name in asked))
     if party is None:
         return found
     _, owner = np.unique(table.column(party).texts, return_inverse=True)
     return dataclasses.replace(found, owner=owner)
 
 
+def check_column(name: str, header: list[str]) -> None:
+    """Raises `HeaderError` if the header has no such column."""
+    try:
+        look_up("column", name, dict.fromkeys(header))
+    except LocalError as error:
+        raise HeaderError(str(error), f"no column {name!r} in the header") from None
+
+
 def _with_faults(found: Dataset, asked: Iterable[Cells]) -> Dataset:
-    """With what simulations refuse in the columns that the address names."""
+    """Adds the faults for which simulations refuse the columns that the address names."""
     faults = list(found.faults)
     for cells in asked:
         if cells.name not in found.of_numbers:
@@ -74,27 +135,36 @@ def _with_faults(found: Dataset, asked: Iterable[Cells]) -> Dataset:
 
 def _blanks(cells: Cells) -> str:
     row = cells.first_blank() or 0
-    count = sum(text in BLANKS for text in cells.texts)
-    return cells.fault(row, f"; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}")
+    count = int(np.count_nonzero(is_blank(cells.column)))
+    return cells.fault(row, f"; it has {count_blanks(count, len(cells.column))}: {LEAVE_OUT}")
 
 
-def _hint(cells: Cells, roles: dict[str, str]) -> str:
+def _no_numbers(cells: Cells, roles: dict[str, str]) -> str:
+    """Why simulations refuse the column as numbers; empty if they do not."""
+    if (row := cells.first_word()) is not None:
+        return cells.fault(row, ", not a number") + _hint(cells, roles, cells.text(row))
+    if (row := cells.first_rounded()) is not None:
+        return cells.fault(row, f", {ROUNDED}")
+    return ""
+
+
+def _hint(cells: Cells, roles: dict[str, str], word: str) -> str:
     name = cells.name
+    if number_of(word, COMMA) is not None:
+        return "; decimal=comma in the address reads decimal commas"
+    if is_infinite(encode_cells([word])).any():
+        return ", but infinite: put a number there, such as a bound"
     if roles.get("label", "label") == name:
         found = sorted({text for text in cells.texts if text not in BLANKS})
         shown = ", ".join(each[:40] for each in found[:MOST_SHOWN])
         more = ", …" if len(found) > MOST_SHOWN else ""
         way = "positive=NAME" if "label" in roles else f"label={name}&positive=NAME"
         return f"; it has {shown}{more}: {way} says which of them counts as 1"
-    if roles.get("value") == name:
-        return f"; {NAMES}"
-    return ""
+    return f"; {NAMES}"
 
 
-def _with_classes(
-    found: Dataset, table: TextTable, roles: dict[str, str], options: Options
-) -> Dataset:
-    """`positive=NAME`: the label is 1 where it is that name, and 0 elsewhere."""
+def _with_classes(found: Dataset, table: Table, roles: dict[str, str], options: Options) -> Dataset:
+    """`positive=NAME`: the label is 1 where the column has that name, and 0 elsewhere."""
     if "positive" not in options:
         return found
     positive, label = options.pop("positive").strip(), roles.get("label")
@@ -102,7 +172,7 @@ def _with_classes(
         raise LocalError("positive= goes with label=COLUMN")
     column = found.columns[label]
     is_positive = places(column, (positive,)) == 0
-    blank = np.isnan(column) & ~is_name(column)
+    blank = is_blank(column) & ~is_positive
     found = _as_numbers(found, label, np.where(blank, np.nan, is_positive), (0.0, 1.0))
     if is_positive.any():
         return found
@@ -129,10 +199,8 @@ def _with_categories(found: Dataset, roles: dict[str, str], options: Options) ->
     )
 
 
-def _with_order(
-    found: Dataset, table: TextTable, roles: dict[str, str], options: Options
-) -> Dataset:
-    """`order=LOW,HIGH`: the names of the value column as 1, 2, …; any other is no number."""
+def _with_order(found: Dataset, table: Table, roles: dict[str, str], options: Options) -> Dataset:
+    """`order=LOW,HIGH`: codes these names of the value column as 1, 2, …, others as NaN."""
     if "order" not in options:
         return found
     if "value" not in roles:
@@ -160,7 +228,7 @@ def _as_numbers(found: Dataset, name: str, numbers: Column, bounds: tuple[float,
 
 
 def _vocabulary(text: str) -> tuple[str, ...]:
-    """Names separated by commas, or `@FILE` with one a line."""
+    """Names separated by commas, or `@FILE` to read them from a file, one per line."""
     if not text.startswith("@"):
         return parse_categories(text)
     path = Path(text[1:])
@@ -172,7 +240,8 @@ def _vocabulary(text: str) -> tuple[str, ...]:
     return parse_categories(format_categories(line.strip() for line in lines if line.strip()))
 
 
-def _missing(text: str) -> str:
+def missing_rule(text: str) -> str:
+    """What `missing=` says. Raises `LocalError`."""
     if text in (REFUSE, DROP):
         return text
     try:
@@ -181,6 +250,13 @@ def _missing(text: str) -> str:
     except ValueError:
         pass
     raise LocalError(f"missing= takes refuse, drop or a number, not {text[:40]!r}")
+
+
+def _decimal(text: str) -> str:
+    named = {"comma": COMMA, "point": POINT, COMMA: COMMA, POINT: POINT}
+    if text not in named:
+        raise LocalError(f"decimal= takes comma or point, not {text[:40]!r}")
+    return named[text]
 
 
 def _delimiter(text: str | None) -> str | None:

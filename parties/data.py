@@ -8,10 +8,10 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from tallyroom.parties.csv_source import Options, from_csv
+from tallyroom.parties.csv_source import Options, check_column, from_csv
 from tallyroom.parties.dataset import Dataset as Dataset
 from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
-from tallyroom.parties.tables import FILES
+from tallyroom.parties.tables import FILES, HeaderError
 from tallyroom.protocols.categories import format_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
@@ -31,7 +31,10 @@ def load(spec: str) -> Dataset:
 def held(spec: str) -> Dataset:
     """What a DATA SPEC names, for the party that holds it. Raises `LocalError` for what is no such
     source, and for nothing that a record holds: whether a party takes part would tell of it."""
-    return read(spec).about()
+    try:
+        return read(spec).about()
+    except HeaderError as error:
+        raise LocalError(error.unsaid) from None
 
 
 def read(spec: str) -> Dataset:
@@ -49,7 +52,7 @@ def read(spec: str) -> Dataset:
     if options:
         raise LocalError(f"{source} has no option {next(iter(options))!r}")
     for column in roles.values():
-        look_up("column", column, dataset.columns)
+        check_column(column, list(dataset.columns))
     if not dataset.rows:
         raise LocalError(f"{source} has no records")
     return dataclasses.replace(dataset, name=spec, roles=dataset.roles | roles)

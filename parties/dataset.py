@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.cells import is_blank, is_word
+from tallyroom.protocols.cells import is_blank, is_infinite, is_word
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column, Holdings, deal, deal_by
@@ -19,6 +19,9 @@ LEAVE_OUT = (
 )
 
 NAMES = "categories=NAME,NAME counts names, order=LOW,HIGH numbers them"
+ROUNDED = (
+    "a whole number beyond 2^53, which a double rounds: subtract a public number from the column"
+)
 
 
 def count_blanks(blanks: int, records: int) -> str:
@@ -36,8 +39,8 @@ class Dataset:
     `notes` is what was done. `public` are the columns of other records, which are public and like
     these.
 
-    `faults`, and `why` a column is not of numbers, tell what cells hold: simulations refuse data
-    for them, and a party neither looks at them nor repeats them.
+    `faults`, and `why` a column cannot be taken as numbers, tell what cells hold: simulations
+    refuse data for them, and a party neither looks at them nor repeats them.
     """
 
     name: str
@@ -70,12 +73,12 @@ class Dataset:
         if self.missing == REFUSE:
             return self
         among = self.columns.keys() if asked is None else set(asked)
-        lacks = {name: self._lacks(name) for name in self.columns if name in among}
+        lacks = {name: is_blank(self.columns[name]) for name in self.columns if name in among}
         lacking = [name for name, found in lacks.items() if found.any()]
         if not lacking:
             return dataclasses.replace(self, missing=REFUSE)
         blank = np.any([lacks[name] for name in lacking], axis=0)
-        count = f"{np.count_nonzero(blank)} of {len(blank)} records lack {_listed(lacking)}"
+        count = f"{np.count_nonzero(blank)} of {len(blank)} records lack {listed(lacking)}"
         if self.missing == DROP:
             return self._without(blank, count)
         value = float(self.missing)
@@ -86,11 +89,6 @@ class Dataset:
             missing=REFUSE,
             notes=(*self.notes, f"{count} and count as {self.missing} there"),
         )
-
-    def _lacks(self, name: str) -> NDArray[np.bool_]:
-        """Which records have nothing there; no number, in a column that is of numbers."""
-        column = self.columns[name]
-        return ~np.isfinite(column) if name in self.of_numbers else is_blank(column)
 
     def _without(self, blank: NDArray[np.bool_], count: str) -> "Dataset":
         if blank.all():
@@ -134,10 +132,16 @@ class Dataset:
         lacks one."""
         for name in numbers:
             values = look_up("column", name, self.columns)
+            if name in self.why:
+                raise LocalError(self.why[name])
+            if infinite := int(np.count_nonzero(is_infinite(values))):
+                raise LocalError(
+                    f"column {name!r} has {infinite} infinite values in {len(values)} records: put "
+                    "a number there, such as a bound"
+                )
             if is_word(values).any():
-                why = self.why.get(name, f"column {name!r} is of names, not of numbers")
-                raise LocalError(f"{why}; {NAMES}" if self.from_file else why)
-            if blanks := int(np.count_nonzero(~np.isfinite(values))):
+                raise LocalError(f"column {name!r} is of names, not of numbers")
+            if blanks := int(np.count_nonzero(np.isnan(values))):
                 way = LEAVE_OUT
                 if not self.from_file:
                     way = "drop such records or put a number there"
@@ -168,5 +172,5 @@ class Dataset:
         return Holdings(ids, np.zeros(1, dtype=np.intp), columns)
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
     return " or ".join(repr(name) for name in names[:4]) + (" …" if len(names) > 4 else "")

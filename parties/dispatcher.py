@@ -1,7 +1,8 @@
-"""What a party host does with a message: tells its block, and sorts what that answers.
+"""Passes messages to the block of a party host and routes its replies.
 
-Parties of one host hear each other in memory, metered as if they were apart. What is for parties
-elsewhere is handed on at once and in order; what is for stations, the shell sends.
+Parties of one host exchange messages in memory, metered as if they were on different hosts.
+Messages to parties elsewhere are handed on at once and in order; messages to stations are returned
+to the caller, which sends them.
 """
 
 import asyncio
@@ -12,20 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyroom.parties.block import PartyBlock
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 EARLY_SECONDS = 120.0
-"""For how long a message waits for the run that it belongs to."""
+"""How long a message waits for the run that it belongs to."""
 MOST_EARLY_BYTES = 64 << 20
-"""What may wait so: a peer that speaks of runs that never come must not fill the memory."""
+"""The limit on waiting messages: a peer must not fill the memory with runs that never begin."""
 LEAST_EARLY_BYTES = 8 << 10
-"""What a small one counts for: all are looked at whenever one comes."""
+"""The least that a waiting message counts for: every arrival looks at all of them."""
 MOST_EARLY_OF_ONE = 8 << 20
-"""What of that may be one party's: it must not take the place of all others."""
+"""The share of one party: it must not take the place of all others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +38,10 @@ class _Early:
 
 
 class Dispatcher:
-    """Tells one block one thing at a time.
+    """Passes one message at a time to one block.
 
-    `post` takes messages to parties elsewhere, and does not wait. `carry` takes what is to be sent
-    to stations because a deadline passed.
+    `post` takes messages to parties elsewhere, and does not wait. `carry` takes messages to
+    stations that are due because a deadline passed.
     """
 
     def __init__(
@@ -56,17 +57,17 @@ class Dispatcher:
         self._tasks = Tasks()
 
     async def tell(self, message: Message) -> Reply:
-        """What the block answers, with the messages to stations. It goes on to its end when the
-        caller hangs up."""
+        """Returns the block's reply, with its messages to stations. The work is finished even if
+        the caller hangs up."""
         return await self._tasks.finish(self._tell(message))
 
     async def hear(self, message: Message) -> Reply:
-        """The same for another party's message, which may have overtaken the coordinator's: it
-        waits then. Raises `BufferError` if too much waits already."""
+        """Does the same for a message from another party. If it arrived before the coordinator's,
+        it waits. Raises `BufferError` if too many bytes are waiting already."""
         return await self._tasks.finish(self._hear(message))
 
     async def proceed(self, run: bytes) -> Reply:
-        """What the block says after an outcome with `more`."""
+        """Returns the block's next reply after an outcome with `more`."""
         return await self._tasks.finish(self._proceed(run))
 
     def ends(self, run: bytes) -> float:
@@ -97,7 +98,7 @@ class Dispatcher:
             return Reply(message.run)
 
     async def _move(self, message: Message) -> Reply:
-        """Computations between two parties take a while: they must not stop the event loop."""
+        """Runs in a thread: computations between two parties would stall the event loop."""
         if message.phase in (Phase.PAIRING, Phase.PAIR):
             outcome = await asyncio.to_thread(self.block.handle, message)
         else:
@@ -109,17 +110,17 @@ class Dispatcher:
             return self._sort(self.block.proceed(run))
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Reply:
-        """Only if the timer was not set anew while it waited for the lock."""
+        """Does nothing if the timer was replaced while it waited for the lock."""
         async with self._lock:
             if self._timers.get(run) is not timer:
                 return Reply(run)
             outcome = self._sort(self.block.expire(run))
-        self._carry(outcome)  # not left to the timer, which a new one may have replaced just now
+        self._carry(outcome)  # not left to the timer, which may have just been replaced
         return outcome
 
     def _loop_back(self, message: Message) -> None:
-        """Parties of this host queue behind others that wait to be heard: a host at work on its own
-        must not seem dead to them."""
+        """Queues messages between our own parties behind waiting messages of others: otherwise a
+        busy host would seem dead to them."""
 
         async def follow() -> Reply:
             outcome = await self._hear(message)
@@ -131,7 +132,7 @@ class Dispatcher:
         self._tasks.spawn(follow())
 
     def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
-        """What of a message between parties is for those of this host, and what is not."""
+        """Splits a message between parties into the part for this host and the part for others."""
         mine = np.isin(message.receivers, self.block.holdings.ids)
         inside, outside = (np.flatnonzero(chosen) for chosen in (mine, ~mine))
         return (
@@ -140,13 +141,13 @@ class Dispatcher:
         )
 
     def _due(self) -> list[Message]:
-        """What came early, and is not any more."""
+        """Takes out early messages whose run has begun."""
         sorted_out = [(one, self.block.is_early(one.message)) for one in self._early]
         self._early = [one for one, early in sorted_out if early]
         return [one.message for one, early in sorted_out if not early]
 
     def _sort(self, outcome: Reply) -> Reply:
-        """Within the lock, so that what was answered first is on its way first."""
+        """Called within the lock, so that replies leave in the order in which they were made."""
         for run in {outcome.run, *self.block.deadlines}:
             self._watch(run)
         for message in self._due():
@@ -162,7 +163,7 @@ class Dispatcher:
         return outcome
 
     def _watch(self, run: bytes) -> None:
-        """Expires a run when its time is up; a deadline that was set anew replaces the last."""
+        """Expires a run when its time is up; a new deadline replaces the previous one."""
         seconds = self.block.deadlines.pop(run, None)
         if run in self._timers and (seconds is not None or not self.block.is_open(run)):
             self._timers.pop(run).cancel()

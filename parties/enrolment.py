@@ -1,4 +1,4 @@
-"""How a party gets its certificate, and keeps it current. The key is made here and stays here."""
+"""How a party gets and renews its certificate. The private key is made here and stays here."""
 
 import asyncio
 import datetime as dt
@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.identity.certificates import Credentials, Identity, new_key, passport_of
+from tallyroom.protocols.identity.certificates import Credentials, Identity, new_key, validity_of
 from tallyroom.protocols.identity.enrolment import (
     Token,
     certificate_request,
@@ -32,8 +32,8 @@ WAIT_SECONDS = 60.0
 
 
 async def enrol(token: Token, target: str) -> Credentials:
-    """Trades the token for a certificate. Raises `PeerError` if it is refused, or if the one at
-    `target` does not enrol parties for the token's federation, before the token is shown."""
+    """Trades the token for a certificate. Raises `PeerError` if it is refused. Raises it before the
+    token is shown if the process at `target` does not enrol parties for the token's federation."""
     certificate = await _shown_at(target)
     enroller = check_enroller(certificate, token.authority_key())
     key, pem = new_key()
@@ -55,11 +55,11 @@ async def enrol(token: Token, target: str) -> Credentials:
 
 
 async def renew(credentials: Credentials, target: str) -> Credentials:
-    """A new key pair and its certificate, for the same party. Raises `PeerError`."""
+    """Gets a certificate for a new key pair of the same party. Raises `PeerError`."""
     certificate = await _shown_at(target)
     enroller = credentials.trust.identity_of(certificate)
     if enroller.role not in (Role.COORDINATOR, Role.REGISTRAR):
-        raise PeerError(enroller.name, "enrols nobody")
+        raise PeerError(enroller.name, "does not enrol parties")
     key, pem = new_key()
     party = credentials.identity.first
     signing_request = certificate_request(key, party)
@@ -78,11 +78,11 @@ async def renew(credentials: Credentials, target: str) -> Credentials:
 
 
 def is_due(credentials: Credentials) -> bool:
-    return passport_of(credentials.certificate).due(dt.datetime.now(dt.UTC))
+    return validity_of(credentials.certificate).due(dt.datetime.now(dt.UTC))
 
 
 async def _shown_at(target: str) -> bytes:
-    """The certificate at `target`, not yet believed. Waits a minute for somebody to come up."""
+    """Returns the certificate shown at `target`, still unverified. Waits up to a minute for it."""
     host, _, port = target.rpartition(":")
     if not host or not port.isdigit():
         raise LocalError(f"{target!r} is not host:port")
@@ -92,14 +92,14 @@ async def _shown_at(target: str) -> bytes:
             return await asyncio.to_thread(_shown_certificate, host.strip("[]"), int(port))
         except OSError as error:
             if asyncio.get_running_loop().time() > deadline:
-                raise PeerError("enrolment", f"nobody is at {target}: {error}") from None
+                raise PeerError("enrolment", f"nothing answers at {target}: {error}") from None
             log.info("no enrolment at %s yet", target)
         await asyncio.sleep(0.5)
 
 
 def _shown_certificate(host: str, port: int) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The token's authority is checked on the certificate itself, and gRPC then takes no other.
+    # We check the token's authority on the certificate itself; gRPC then accepts no other.
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_NONE
@@ -110,5 +110,5 @@ def _shown_certificate(host: str, port: int) -> bytes:
     ):
         certificate = secured.getpeercert(binary_form=True)
     if certificate is None:
-        raise OSError("no certificate is shown there")
+        raise OSError("the peer shows no certificate")
     return ssl.DER_cert_to_PEM_cert(certificate).encode()

@@ -1,4 +1,4 @@
-"""A party's whole life at its machine: claim a token, enrol, take part, renew."""
+"""A party's life on its machine: claim a token, enrol, take part, renew."""
 
 import asyncio
 import logging
@@ -16,14 +16,15 @@ from tallyroom.protos.identity_files import replace_pair, write_identity
 log = logging.getLogger(__name__)
 
 RENEWAL_SECONDS = 30.0
-"""How often to look whether the certificate is due."""
+"""How often to check whether the certificate is due for renewal."""
 
 
 def claim_token(folder: Path, holder: str) -> Token:
-    """Takes one of the tokens that wait in `folder` for whoever comes first, for `holder`.
+    """Claims for `holder` one of the tokens in `folder`, which are free for the first to come.
 
-    Renaming is atomic, so that of several replicas each gets its own; a replica that was stopped
-    between claim and enrolment finds its claim again. Raises `LocalError` if none is left.
+    Renaming is atomic, so each of several replicas gets a token of its own; a replica that was
+    stopped between claim and enrolment finds its claim again. Raises `LocalError` if no token is
+    left.
     """
     mine = f".claimed-{holder}"
     try:
@@ -45,7 +46,7 @@ def claim_token(folder: Path, holder: str) -> Token:
 
 
 def discard_claim(folder: Path, holder: str) -> None:
-    """A used token is worth nothing; it need not lie about."""
+    """Removes a claimed token, which is worthless once it has been used."""
     for path in folder.glob(f"*.token.claimed-{holder}"):
         path.unlink(missing_ok=True)
 
@@ -55,12 +56,12 @@ def is_member(folder: Path) -> bool:
 
 
 async def join_federation(folder: Path, token: Token, target: str) -> Credentials:
-    """Enrols and writes the identity. Raises `LocalError` if it could not be kept, before the
-    token is spent."""
+    """Enrols and writes the identity. Checks first that the identity can be stored, and raises
+    `LocalError` before the token is spent if it cannot."""
     try:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         if any(folder.iterdir()):
-            raise LocalError(f"{folder} is not empty, and holds no identity")
+            raise LocalError(f"{folder} is not empty and does not hold an identity")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise LocalError(f"cannot write to {folder}")
     except OSError as error:
@@ -71,8 +72,8 @@ async def join_federation(folder: Path, token: Token, target: str) -> Credential
 
 
 async def keep_current(folder: Path, host: PartyHost, config: PartyConfig, enrolment: str) -> None:
-    """Renews the certificate at `enrolment` whenever it is due. A failure is tried again while it
-    still holds."""
+    """Renews the certificate at `enrolment` whenever it is due. After a failure it tries again for
+    as long as the certificate is valid."""
     credentials = config.credentials
     while True:
         if is_due(credentials):
@@ -88,7 +89,7 @@ async def keep_current(folder: Path, host: PartyHost, config: PartyConfig, enrol
 
 
 async def run_member(folder: Path, config: PartyConfig, enrolment: str) -> None:
-    """Takes part until the process is told to stop, or the coordinator will not have it."""
+    """Takes part until the process is stopped or the coordinator refuses it."""
     host = PartyHost(config)
     work = asyncio.create_task(host.run())
     stop = asyncio.create_task(stop_signal())

@@ -1,11 +1,13 @@
-"""Scores for those who have none: a model trained on one part of a file, which is taken to be
-public, scores the other part, which parties then hold. The two parts share no record. Thresholds of
-curves can follow the training part's own scores (`Piloted.planned_by`).
+"""Scores for data that has none: a model trained on one part of a file scores the other part.
 
-What a feature is, and which label is positive, is decided by the training part: a column in which
-all of its cells are numbers or blank is of numbers, which are scaled; any other becomes one column
-per value that is common there. A held-out cell is read by that: it decides nothing, and what it is
-not counts as the training part's mean, or as none of the values.
+The training part is taken to be public; the parties hold the other part. The two parts share no
+record. Thresholds of curves can follow the training part's own scores (`Piloted.planned_by`).
+
+The training part decides what a feature is and which label is positive: a column is numeric if all
+its cells there are numbers or blank, and is then scaled; any other column becomes one feature per
+value that is frequent there, blanks being one value. Held-out cells decide nothing: an unknown
+value counts as none of the frequent ones. A record without a number in a numeric column, or without
+a label, is refused unless `missing=` says otherwise.
 """
 
 from collections.abc import Callable
@@ -16,34 +18,37 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.parties.dataset import Dataset
-from tallyroom.parties.tables import read_table
-from tallyroom.protocols.cells import encode_cells, is_word, numbers, places
+from tallyroom.parties.csv_source import Reading, missing_rule
+from tallyroom.parties.dataset import DROP, REFUSE, Dataset, listed
+from tallyroom.parties.tables import Cells
+from tallyroom.protocols.cells import encode_cells, is_blank, is_word, numbers, places
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
 
 MOST_VALUES = 32
-"""Of a column of words, the most frequent ones in the training part."""
+"""How many values of a text column become features: the most frequent ones in the training part."""
 POSITIVE = ("1", "yes", "true", "positive")
 MOST_SHOWN = 5
 FARTHEST = 1e6
-"""From the training part's mean, in its deviations: a held-out number may be any."""
+"""Limit on a held-out number's distance from the training mean, in standard deviations."""
 SEED = 0
+MEAN = "mean"
+"""What `missing=` may say for a model, besides what it says elsewhere."""
 
 
 def positive_of(texts: list[str], name: str, positive: str | None) -> str:
-    """Which label is the positive one, by those of the training part. Raises `LocalError` where it
-    is not clear."""
+    """Returns the positive label, judged by the labels of the training part. Raises `LocalError` if
+    it is ambiguous."""
     found = sorted(set(texts))
     shown = ", ".join(found[:MOST_SHOWN]) + (", …" if len(found) > MOST_SHOWN else "")
     if len(found) < 2:
-        raise LocalError(f"column {name!r} has the label {shown} alone: a model needs two")
+        raise LocalError(f"column {name!r} has only the label {shown}: a model needs two")
     if positive is None:
         named = [each for each in found if each.lower() in POSITIVE]
         if len(found) > 2 or len(named) != 1:
             raise LocalError(
-                f"column {name!r} has {shown}: name the positive one, positive={found[-1]}"
+                f"column {name!r} has {shown}: name the positive one, as in positive={found[-1]}"
             )
         return named[0]
     if (places(encode_cells(found), (positive,)) > 0).all():
@@ -51,13 +56,22 @@ def positive_of(texts: list[str], name: str, positive: str | None) -> str:
     return positive
 
 
-def features(columns: dict[str, list[str]], training: NDArray[np.bool]) -> Column:
-    """One row a record, from what the training part has."""
+def lacking(column: Column, training: NDArray[np.bool], missing: str) -> NDArray[np.bool]:
+    """Which records have no number in a column that is numeric in the training part. In any other
+    column a blank is a value like the others, unless such records are to be dropped."""
+    if np.isfinite(column[training]).any() and not is_word(column[training]).any():
+        return ~np.isfinite(column)
+    return is_blank(column) & (missing == DROP)
+
+
+def features(columns: dict[str, Cells], training: NDArray[np.bool], instead: str = MEAN) -> Column:
+    """Returns one row per record, with features chosen by the training part. A record without a
+    number has the number `instead` there, or the training part's mean."""
     made: list[Column] = []
-    for texts in columns.values():
-        column = encode_cells(texts)
+    for cells in columns.values():
+        column = cells.column
         if is_word(column[training]).any():
-            words = np.array(texts)
+            words = np.where(is_blank(column), "", np.array(cells.texts))
             common, counts = np.unique(words[training], return_counts=True)
             kept = common[np.argsort(-counts, kind="stable")][:MOST_VALUES]
             made += [(words == each).astype(np.float64) for each in kept]
@@ -65,11 +79,12 @@ def features(columns: dict[str, list[str]], training: NDArray[np.bool]) -> Colum
         known = column[training & np.isfinite(column)]
         if not len(known) or not np.ptp(known):
             continue
+        filled = numbers(column, known.mean() if instead == MEAN else float(instead))
         with np.errstate(over="ignore"):
-            scaled = (numbers(column, known.mean()) - known.mean()) / known.std()
+            scaled = (filled - known.mean()) / known.std()
         made.append(np.clip(scaled, -FARTHEST, FARTHEST))
     if not made:
-        raise LocalError("there is no column to train on")
+        raise LocalError("there is no column to train the model on")
     return np.stack(made, axis=1)
 
 
@@ -82,36 +97,76 @@ def _logistic() -> Any:
 MODELS: dict[str, Callable[[], Any]] = {"logistic": _logistic}
 
 
-def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Dataset:
-    """`csv:FILE?label=COLUMN` with `positive=LABEL` where that is not clear: the held-out part,
-    with `score`, the model's probability of being positive, and `label`, 0 or 1.
+def _kept(
+    lacks: dict[str, NDArray[np.bool]], missing: str
+) -> tuple[NDArray[np.bool], tuple[str, ...]]:
+    """Which records are kept, and what is told about those that lack a value. Raises `LocalError`
+    if they are refused."""
+    lack = np.any(list(lacks.values()), axis=0)
+    if not lack.any():
+        return ~lack, ()
+    names = listed([name for name, found in lacks.items() if found.any()])
+    said = f"{np.count_nonzero(lack)} of {len(lack)} records lack {names}"
+    if missing == REFUSE:
+        raise LocalError(
+            f"{said}: FILE.csv?missing=drop leaves such records out, missing=mean puts the "
+            "training part's mean there, missing=VALUE a number"
+        )
+    if missing == DROP:
+        return ~lack, (f"{said} and are left out",)
+    instead = "the training part's mean" if missing == MEAN else missing
+    return np.ones_like(lack), (f"{said} and count as {instead} there",)
 
-    `share` of the records are the training part, by a fixed shuffle: the public part of the data.
-    With `whole` they are judged too, for experiments of a given size: a classifier then looks
-    better than it is, and no part is public.
+
+def _filled(labels: Column, blank: NDArray[np.bool], missing: str) -> Column:
+    """The labels; a blank one counts as the number that `missing` says, else as no label."""
+    if missing in (REFUSE, DROP, MEAN):
+        return labels
+    return np.where(blank, float(missing), labels)
+
+
+def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Dataset:
+    """Reads `csv:FILE?label=COLUMN`, with `positive=LABEL` if that is ambiguous. Returns the
+    held-out part with two columns: `score`, the model's probability of the positive label, and
+    `label`, 0 or 1.
+
+    A fixed shuffle takes `share` of the records as the training part, the public part of the data.
+    With `whole`, these records are scored too, for experiments of a given size: a classifier then
+    looks better than it is, and no part is public.
     """
     build = look_up("model", model, MODELS)
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     name, positive = options.pop("label", None), options.pop("positive", None)
+    missing = options.pop("missing", REFUSE)
+    missing = missing if missing == MEAN else missing_rule(missing)
+    reading = Reading.of(options)
     if options:
-        raise LocalError(f"--model takes label= and positive=, not {next(iter(options))!r}")
-    table = read_table(Path(source.removeprefix("csv:")), delimiter=None).checked()
+        raise LocalError(
+            "--model takes label=, positive=, missing=, sep=, decimal=, encoding= and lines=, "
+            f"not {next(iter(options))!r}"
+        )
+    table = reading.table(Path(source.removeprefix("csv:"))).checked()
     if name is None:
         raise LocalError(f"say which column the model predicts: {source}?label=COLUMN")
     look_up("column", name, dict.fromkeys(table.header))
-    training = np.zeros(len(table.rows), dtype=bool)
-    order = np.random.default_rng(SEED).permutation(len(table.rows))
-    training[order[: round(share * len(table.rows))]] = True
-    labels = table.column(name).texts
-    told = [text for text, public in zip(labels, training, strict=True) if public]
-    label = places(encode_cells(labels), (positive_of(told, name, positive),)) == 0
-    if len(set(label[training].tolist())) < 2 or training.all():
+    training = np.zeros(table.records, dtype=bool)
+    order = np.random.default_rng(SEED).permutation(table.records)
+    training[order[: round(share * table.records)]] = True
+    columns = {each: table.column(each, reading.decimal) for each in table.header}
+    labels = columns.pop(name)
+    lacks = {each: lacking(cells.column, training, missing) for each, cells in columns.items()}
+    lacks[name] = is_blank(labels.column)
+    kept, notes = _kept(lacks, missing)
+    known = np.flatnonzero(training & ~lacks[name])
+    texts = labels.texts
+    chosen = positive_of([texts[row] for row in known], name, positive)
+    label = places(_filled(labels.column, lacks[name], missing), (chosen,)) == 0
+    training, held = training & kept, (~training | whole) & kept
+    if len(set(label[training].tolist())) < 2 or not held.any():
         raise LocalError(f"{source}: the part to train on needs both labels of {name!r}")
-    others = {each: table.column(each).texts for each in table.header if each != name}
-    inputs = features(others, training)
+    inputs = features(columns, training, MEAN if missing in (REFUSE, DROP) else missing)
     fitted = build().fit(inputs[training], label[training])
-    held = ~training | whole
     score: Column = fitted.predict_proba(inputs)[:, 1]
     unit = (0.0, 1.0)
     trained = int(training.sum())
@@ -126,5 +181,5 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
         {"score": unit, "label": unit},
         {"value": "score", "score": "score", "label": "label"},
         public={} if whole else part,
-        notes=(note,),
+        notes=(note, *notes),
     )

@@ -1,4 +1,4 @@
-"""How a party host is to meet others."""
+"""How a party host reaches other party hosts."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ WAYS = ("direct", "relay")
 
 @dataclass(frozen=True)
 class PeerConfig:
-    """`listen` is where to listen for peers, `advertise` how they find that from outside; without
-    a port of its own, and with `way` "relay", a host is reached through the coordinator."""
+    """`listen` is the address to listen on for peers; `advertise` is the address that peers outside
+    use. A host without a port, or with `way` "relay", is reached through the coordinator."""
 
     way: str = "direct"
     listen: str = ""

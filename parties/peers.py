@@ -1,6 +1,6 @@
-"""How a party host reaches others and is reached: directly, or through the coordinator's relay.
+"""How party hosts reach each other: directly, or through the coordinator's relay.
 
-Nothing is opened before there is a reason to: a host that meets no other costs nothing here.
+Connections are opened on first use: a host that never meets another pays nothing.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tallyroom.parties.sealed_channel import (
 )
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Role, decode
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import Context, new_server, open_channel, received, stop_serving
@@ -50,11 +50,11 @@ AWAY = (
 
 
 MOST_LOCATED = 1024
-"""Parties that are asked for at once: their hosts' certificates must fit one answer."""
+"""How many parties one request may locate: their hosts' certificates must fit into one reply."""
 PROMPT_SECONDS = 1.0
-"""How long a sender is kept waiting to hear what is refused."""
+"""How long a sender waits to hear about refusals."""
 MOST_UNDONE_BYTES = 64 << 20
-"""What may have been taken from others and not been worked on."""
+"""How many bytes from other hosts may be accepted and not yet processed."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ Hear = Callable[[Message], Awaitable[Reply]]
 
 
 class Peers(PeerServicer):
-    """`hear` is told what other hosts say; `ends` knows until when a run's messages matter."""
+    """`hear` takes messages from other hosts; `ends` returns when a run's messages expire."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class Peers(PeerServicer):
         self._sealed: dict[tuple[Identity, bytes], SealedChannel] = {}
 
     def use(self, credentials: Credentials) -> None:
-        """From the next time on that there is a reason to wake: what runs now is not cut off."""
+        """Uses new credentials from the next `wake` on: connections in use are not cut off."""
         self._credentials = credentials
         self._renewed = True
 
     def wake(self) -> None:
-        """Starts to listen and says so; nothing happens the second time, but with a certificate
-        that was renewed since."""
+        """Starts to listen and announces it. Later calls do nothing unless the certificate was
+        renewed since."""
         if self._listening is not None:
             if not self._renewed:
                 return
@@ -134,7 +134,7 @@ class Peers(PeerServicer):
         self._listening = self._tasks.spawn(self._stay_announced())
 
     def post(self, message: Message) -> None:
-        """Sends each host its part, after all that was posted to it before."""
+        """Sends each host its part of a message, after everything posted to it earlier."""
         self.wake()
         loop = asyncio.get_running_loop()
         until = max(loop.time() + SEND_SECONDS, self._ends(message.run))
@@ -151,7 +151,7 @@ class Peers(PeerServicer):
         if self._server is not None:
             await stop_serving(self._server, 0)
 
-    # --- who is where ---
+    # --- locating hosts ---
 
     def _put(self, outgoing: _Outgoing) -> None:
         message = outgoing.message
@@ -165,7 +165,7 @@ class Peers(PeerServicer):
                 self._outbox(home).put_nowait(part)
 
     async def _locate(self) -> None:
-        """Until all that waits for its receiver's host to be known is on its way or too late."""
+        """Runs until the hosts of all waiting messages are known or the messages have expired."""
         while self._unlocated:
             await self._announced.wait()
             ids = np.unique(np.concatenate([one.message.receivers for one in self._unlocated]))
@@ -177,14 +177,14 @@ class Peers(PeerServicer):
             now = asyncio.get_running_loop().time()
             for one in waiting:
                 if one.until < now and not self._homes.keys() & one.message.receivers.tolist():
-                    log.error("%s is nowhere: nothing was sent", one.message.receiver)
+                    log.error("%s cannot be located: nothing was sent", one.message.receiver)
                 else:
                     self._put(one)
             if self._unlocated:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask(self, ids: NDArray[np.uint32]) -> list[Identity]:
-        """Whom the coordinator names as the hosts of these parties, and who can prove to be one."""
+        """Asks the coordinator for the hosts of these parties; returns those with a valid proof."""
         request = pb.Parties(parties=ids.astype("<u4").tobytes())
         try:
             reply = await CoordinatorStub(self._line).Locate(
@@ -210,10 +210,10 @@ class Peers(PeerServicer):
     @property
     def _line(self) -> grpc.aio.Channel:
         if self._channel is None:
-            raise TypeError("nothing was opened yet")
+            raise TypeError("the channel to the coordinator is not open yet")
         return self._channel
 
-    # --- what is sent ---
+    # --- sending ---
 
     def _outbox(self, peer: Identity) -> asyncio.Queue[_Outgoing]:
         if peer not in self._outboxes:
@@ -230,7 +230,7 @@ class Peers(PeerServicer):
                 await self._deliver(peer, chunk.encode(), until)
 
     async def _deliver(self, peer: Identity, data: bytes, until: float) -> None:
-        """Tries a host that is away again, where it may be by now, until it is too late."""
+        """Retries a host that is away, at its latest address, until the time is up."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -274,7 +274,7 @@ class Peers(PeerServicer):
         return self._direct[peer, address]
 
     def _sealed_channel(self, card: Card) -> SealedChannel:
-        """Kept for as long as this process: a counter that began anew would let repeats pass."""
+        """Kept for the lifetime of the process: a counter that restarts would allow replays."""
         known = self._sealed.get((card.identity, card.key))
         if known is None:
             me = self._credentials.identity
@@ -282,7 +282,7 @@ class Peers(PeerServicer):
             self._sealed[card.identity, card.key] = known
         return known
 
-    # --- what is heard ---
+    # --- receiving ---
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
         identity, message, _ = await received(request, context)
@@ -298,16 +298,16 @@ class Peers(PeerServicer):
         )
 
     async def _take(self, message: Message, sender: Identity) -> Reply:
-        """Raises `PeerError` unless it is the sender's own message, to parties of this host."""
+        """Raises `PeerError` unless the message is the sender's own and is for this host."""
         if not message.between_parties or not sender.speaks_for(message):
             raise PeerError(sender.name, f"claims to be {message.sender}")
         if not np.isin(message.receivers, self._parties).all():
-            raise PeerError(sender.name, f"{message.receiver} is elsewhere")
+            raise PeerError(sender.name, f"{message.receiver} is not on this host")
         return await self._heard(message)
 
     async def _heard(self, message: Message) -> Reply:
-        """What is refused, if that is known soon: a sender need not wait while we are at work. It
-        must, while too much of what was sent is still to be done. Raises `BufferError`."""
+        """Returns refusals if they are known soon: a sender need not wait while we are at work. It
+        must wait while too many accepted bytes are unprocessed. Raises `BufferError`."""
         async with self._room:
             await self._room.wait_for(lambda: self._undone < MOST_UNDONE_BYTES)
             self._undone += message.wire_bytes
@@ -315,7 +315,7 @@ class Peers(PeerServicer):
         try:
             await asyncio.wait({task}, timeout=PROMPT_SECONDS)
         finally:
-            if not task.done():  # nor if the sender hangs up
+            if not task.done():  # even if the sender hangs up
                 task.add_done_callback(_log_late)
         return task.result() if task.done() else Reply(message.run)
 
@@ -328,8 +328,9 @@ class Peers(PeerServicer):
                 self._room.notify_all()
 
     async def _stay_announced(self) -> None:
-        """Hears the relay for as long as this process lives. The coordinator names a host to others
-        while it listens there, so it is told anew who this is whenever the line was cut."""
+        """Listens to the relay for the lifetime of the process. The coordinator gives a host's
+        address to others while the host listens, so the host announces itself again after every
+        lost connection."""
         await self._listen()
         while True:
             try:
@@ -344,7 +345,7 @@ class Peers(PeerServicer):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        """A host that cannot listen where it should is reached through the relay."""
+        """Listens for peers. A host that cannot is reached through the relay."""
         if self._server is not None:
             await self._server.stop(SEND_SECONDS)
         if not self._config.listens:
@@ -376,7 +377,7 @@ class Peers(PeerServicer):
         try:
             channel = self._sealed.get((sender, envelope.key))
             if channel is None:
-                raise PeerError(sender.name, "it is not the host that others know")
+                raise PeerError(sender.name, "it is not the host that was announced to others")
             plain = channel.open(envelope.sealed)
             outcome = await self._take(decode(plain, sender.name), sender)
         except (PeerError, BufferError) as error:
@@ -387,11 +388,11 @@ class Peers(PeerServicer):
 
 
 def _log_late(work: asyncio.Future[Reply]) -> None:
-    """Of what was acknowledged before it was done."""
+    """Logs the refusals of a message that was acknowledged before it was processed."""
     if work.cancelled():
         return
     if (error := work.exception()) is not None:
-        log.error("a message was not taken: %s", error)
+        log.error("a message was not accepted: %s", error)
         return
     for refusal in work.result().refused:
         log.error("refused %s: %s", refusal.sender, refusal.reason)

@@ -1,5 +1,5 @@
-"""The party process: `tally party`. A client only, unless it listens for peers: it may sit behind
-NAT."""
+"""The party process: `tally party`. It is only a client unless it listens for peers, so it may sit
+behind NAT."""
 
 import asyncio
 import logging
@@ -17,16 +17,15 @@ from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import Consent
 from tallyroom.parties.dispatcher import Dispatcher
 from tallyroom.parties.peer_config import PeerConfig
-from tallyroom.parties.signing import signet_of
+from tallyroom.parties.signing import signer_of
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.policy import Policy
-from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
+from tallyroom.protocols.wire.loop import Reply
+from tallyroom.protocols.wire.messages import Message, Phase, Role, decode, last_number
 from tallyroom.protocols.wire.meter import Meter
-from tallyroom.protocols.wire.numbers import last_number
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.channel import open_channel, stop_signal
@@ -44,11 +43,11 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
-"""The least that a message may take to be acknowledged; a run with more time gives it more."""
+"""The least time that a message has to be acknowledged; a run with more time gives it more."""
 PARTS_IN_FLIGHT = 2
-"""Parts of a large block that may be on their way at once."""
+"""How many parts of a large block may be in flight at once."""
 LISTEN_SECONDS = 5.0
-"""How long servers are waited for before anything is sent."""
+"""How long to wait for servers before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -61,7 +60,7 @@ MakeBlock = Callable[
 
 @dataclass(frozen=True)
 class PartyConfig:
-    """Without a `policy` the parties take part in whatever is asked, and keep no ledger."""
+    """Without a `policy`, the parties answer every question and keep no ledger."""
 
     credentials: Credentials
     coordinator: str
@@ -73,8 +72,8 @@ class PartyConfig:
 
 
 def party_randomness(config: PartyConfig) -> Randomness:
-    """A party that is restarted must send the same shares again, or servers would hold halves of
-    two different sharings: with a store, its secret is made once and kept."""
+    """With a store, the secret is made once and kept: a restarted party must send the same shares
+    again, or servers would hold halves of two different sharings."""
     if config.seed is not None or config.store is None:
         return Randomness.for_role(config.seed, "parties")
     path = config.store / SECRET
@@ -85,8 +84,8 @@ def party_randomness(config: PartyConfig) -> Randomness:
 
 
 def party_answers(config: PartyConfig) -> PartyAnswers | None:
-    """Called before its secret is drawn: a store that has one, and not what was said with it, has
-    lost that, or is a copy without it. Every run until now counts as begun then."""
+    """Called before the secret is drawn. A store that has a secret but no record of earlier answers
+    has lost it, or is a copy without it; then every run until now counts as begun."""
     if config.store is None:
         return None
     known = (config.store / SECRET).exists()
@@ -94,8 +93,8 @@ def party_answers(config: PartyConfig) -> PartyAnswers | None:
 
 
 class PartyHost:
-    """Runs one party or a block: fetches queries from the coordinator, submits to the servers, and
-    meets other parties where that is asked for."""
+    """Runs one party or a block of parties: receives queries from the coordinator, submits to the
+    servers, and meets other parties if the query asks for it."""
 
     def __init__(self, config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
         self._config = config
@@ -106,7 +105,7 @@ class PartyHost:
         if config.seed is None:
             self._block.begun.clock = time.time
         self._version = config.holdings.version(randomness)
-        self._block.signet = signet_of(config.credentials)
+        self._block.signer = signer_of(config.credentials)
         self._dispatcher = Dispatcher(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._joined = asyncio.Event()
@@ -118,14 +117,14 @@ class PartyHost:
         self._listening: list[asyncio.Task[None]] = []
 
     def use(self, credentials: Credentials) -> None:
-        """From the next connection on: what runs now is not cut off."""
+        """Uses new credentials from the next connection on: current ones are not cut off."""
         self._config = replace(self._config, credentials=credentials)
-        self._block.signet = signet_of(credentials)
+        self._block.signer = signer_of(credentials)
         if self._peers is not None:
             self._peers.use(credentials)
 
     def _others(self) -> "Peers":
-        """Made when there is somebody to meet: most runs need none of it."""
+        """Made when there is a peer to meet: most runs do not need it."""
         if self._peers is None:
             from tallyroom.parties.peers import Peers
 
@@ -141,7 +140,7 @@ class PartyHost:
         return self._peers
 
     async def run(self) -> None:
-        """Serves queries for as long as the process lives, joining again when cut off."""
+        """Serves queries for the lifetime of the process; joins again after a lost connection."""
         try:
             while True:
                 await self._serve_once()
@@ -182,7 +181,7 @@ class PartyHost:
             records=holdings.counts.astype("<u4").tobytes(),
             version=self._version,
         )
-        # The stream is open before the parties are counted as here, so that no query is missed.
+        # The stream is open before the parties count as present, so that no query is missed.
         stream = MessagesStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
         await stream.initial_metadata()
         welcome = await self._join(request)
@@ -200,8 +199,8 @@ class PartyHost:
             await self._answer(message)
 
     async def _join(self, request: pb.JoinRequest) -> pb.Welcome:
-        """Raises `PeerError` where the federation does not take what we hold: asking again would
-        not help."""
+        """Raises `PeerError` if the federation does not accept our parties or records: asking again
+        would not help."""
         try:
             welcome: pb.Welcome = await CoordinatorStub(self._coordinator).Join(
                 request, wait_for_ready=True
@@ -213,10 +212,10 @@ class PartyHost:
         return welcome
 
     async def _listen_to_servers(self) -> None:
-        """Only for runs in which servers speak to parties: a stream each is not for nothing.
+        """Called only for runs in which servers speak to parties: each stream has a cost.
 
-        Every stream is open before anything is sent, but that of a server that is away: it tells
-        again what was missed, and others may do without it.
+        Every stream is open before anything is sent, except that of a server that is away: it
+        repeats what was missed, and the other servers may manage without it.
         """
         if not self._listening:
             ready = [asyncio.Event() for _ in self._servers]
@@ -228,10 +227,10 @@ class PartyHost:
             try:
                 await asyncio.wait_for(opened, LISTEN_SECONDS)
             except TimeoutError:
-                log.warning("not all servers can be heard yet")
+                log.warning("some servers are not connected yet")
 
     async def _listen(self, index: int, ready: asyncio.Event) -> None:
-        """Hears one server while this process is joined; it tells again what was missed."""
+        """Listens to one server while this process is joined; it repeats missed messages."""
         expected = Identity(Role.SERVER, index, index)
         while True:
             try:
@@ -242,7 +241,7 @@ class PartyHost:
                     message = decode(parcel.message, expected.name)
                     if not expected.speaks_for(message):
                         raise PeerError(expected.name, f"claims to be {message.sender}")
-                    # Cut off from the coordinator, this ends; what was answered must be sent.
+                    # Losing the coordinator ends this task, but an answer must still be sent.
                     await self._carrying.finish(self._answer(message))
             except grpc.aio.AioRpcError as error:
                 log.warning("%s: %s; listening again", expected.name, error.details())
@@ -261,7 +260,7 @@ class PartyHost:
         await self._send_parts(outcome)
 
     async def _send_parts(self, outcome: Reply) -> None:
-        """Makes no part before its turn, and sends none to a station that failed to take one."""
+        """Makes each part only when it is its turn, and skips stations that failed to take one."""
         sending: set[asyncio.Task[None]] = set()
         gone: set[str] = set()
         while outcome.more:
@@ -275,7 +274,7 @@ class PartyHost:
         await self._send_all(outcome, gone)
 
     async def _hear(self, message: Message) -> Reply:
-        """From a peer, which is not to wait for what it causes elsewhere."""
+        """Takes a message from a peer, which does not wait for messages that we send elsewhere."""
         outcome = await self._dispatcher.hear(message)
         self._carry(outcome)
         return outcome
@@ -284,7 +283,7 @@ class PartyHost:
         self._others().post(message)
 
     def _carry(self, outcome: Reply) -> None:
-        """Sends to stations what no message of a station caused, one outcome after the other."""
+        """Sends replies to stations that no station's message caused, one reply after another."""
 
         async def send() -> None:
             async with self._in_order:
@@ -297,7 +296,7 @@ class PartyHost:
             self._carrying.spawn(send())
 
     async def _send_all(self, outcome: Reply, gone: set[str] | None = None) -> None:
-        """To all stations but those that are `gone`, which it adds to."""
+        """Sends to all stations except those in `gone`, and adds stations that fail to it."""
         gone = set() if gone is None else gone
         if any(message.phase is Phase.PAIRED for message in outcome.messages):
             await self._report(outcome.run)
@@ -313,11 +312,11 @@ class PartyHost:
                 raise result
 
     async def _report(self, run: bytes) -> None:
-        """What our parties sent each other and others, before the coordinator hears that they are
-        done: the answer's bill is complete then."""
+        """Reports what our parties sent to other parties, before the coordinator hears that they
+        are done, so that the answer's bill is complete."""
         meter = self._block.meters.get(run, Meter()).between_parties()
         if not meter.accounts:
-            return  # a host that was started anew and repeats itself: it has reported before
+            return  # this host restarted and is repeating itself: it has already reported
         report = pb.AccountReport(
             run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
         )
@@ -326,9 +325,9 @@ class PartyHost:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            log.error("the coordinator was gone before it took the accounts")
+            log.error("the coordinator was gone before it accepted the accounts")
         except grpc.aio.AioRpcError as error:
-            log.error("the coordinator takes no accounts: %s", error.details())
+            log.error("the coordinator did not accept the accounts: %s", error.details())
 
     def _station(self, message: Message) -> MessagesStub:
         if message.receiver_role is Role.COORDINATOR:
@@ -336,9 +335,9 @@ class PartyHost:
         return self._servers[int(message.receivers[0])]
 
     async def _send(self, message: Message) -> None:
-        """Tries a station that is away again until it has had time to come back.
+        """Retries a station that is away until it has had time to come back.
 
-        It may take as long as the run waits for it, and longer while it comes further: an uplink
+        It may take as long as the run waits for it, and longer while it makes progress: an uplink
         may be slow.
         """
         clock = asyncio.get_running_loop().time
@@ -371,14 +370,14 @@ class PartyHost:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is, and not only its call, whose channel was closed: the process joins
-    again then, and sends again."""
+    """Whether this task was cancelled, rather than only its call, whose channel was closed: in that
+    case the process joins again and sends again."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 async def run_party(config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
-    """Takes part until the process is told to stop, or the coordinator will not have it."""
+    """Takes part until the process is stopped or the coordinator refuses it."""
     keep_freed_memory()
     work = asyncio.create_task(PartyHost(config, make_block).run())
     stop = asyncio.create_task(stop_signal())

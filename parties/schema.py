@@ -1,9 +1,9 @@
-"""Public schemas: what values a column can have, told once for all questions about a file.
+"""Public schemas: the values that each column can have, stated once for all questions about a file.
 
-A file has a line for each column, as `--attribute` takes it: AGE=17:90 or SEX=Female,Male; lines
-that begin with # are comments. It is read where the question is put: what it says becomes part of
-the question, as if it had been given there, and the file itself goes nowhere. Schemas that are
-known by name are in `PUBLISHED`, written from a data set's documentation and not from its records.
+A file has one line per column, in the form that `--attribute` takes: AGE=17:90 or SEX=Female,Male;
+lines that begin with # are comments. The file is read where the question is asked: its contents
+become part of the question, as if they had been given there, and the file itself is not sent.
+`PUBLISHED` has schemas known by name, written from a data set's documentation, not its records.
 """
 
 import os
@@ -19,8 +19,9 @@ MAX_BYTES = 1 << 24
 COMMENT = "#"
 
 PUBLISHED: dict[str, Schema] = {
-    # UCI's description of the 1994 census extract: its names, and of numbers what the census asks
-    # for or cuts off: ages over 16 and up to 90, two digits of hours, five of gains.
+    # From UCI's description of the 1994 census extract: its names, and for numbers the range that
+    # the census asks for or cuts off: ages over 16 and up to 90, two digits of hours, five of
+    # gains.
     "adult": (
         "age=17:90",
         "workclass=Private,Self-emp-not-inc,Self-emp-inc,Federal-gov,Local-gov,State-gov,"
@@ -51,7 +52,7 @@ PUBLISHED: dict[str, Schema] = {
 
 
 def read_schema(source: str) -> Schema:
-    """Of a file, or of the name of a published one. Raises `LocalError` with one clear line."""
+    """Reads a file, or a published schema by name. Raises `LocalError` with one clear line."""
     path = Path(source)
     try:
         if source in PUBLISHED and not path.exists():
@@ -67,7 +68,7 @@ def read_schema(source: str) -> Schema:
 
 
 def parse_lines(raw: bytes, where: str) -> Schema:
-    """Raises `LocalError`, which says `where` and in which line."""
+    """Raises `LocalError`, which names `where` and the line."""
     if len(raw) > MAX_BYTES:
         raise LocalError(f"{where} is larger than a schema may be, {MAX_BYTES} bytes")
     try:
@@ -86,33 +87,33 @@ def parse_lines(raw: bytes, where: str) -> Schema:
         except LocalError as error:
             raise LocalError(f"{where}, line {number}: {error}") from None
         if attribute.name in found:
-            raise LocalError(f"{where}, line {number}: {attribute.name!r} is there twice")
+            raise LocalError(f"{where}, line {number}: {attribute.name!r} is listed twice")
         found[attribute.name] = f"{name}={values}"
     if not found:
-        raise LocalError(f"{where} has no attribute: a line is COLUMN=LOWER:UPPER or COLUMN=A,B")
+        raise LocalError(f"{where} lists no column: a line is COLUMN=LOWER:UPPER or COLUMN=A,B")
     return tuple(found.values())
 
 
 def published_words(name: str) -> str:
-    """What a result says of a published schema."""
+    """The remark that a result carries about a published schema."""
     return f"bounds and names are the published schema of {name}: public, and not from the records"
 
 
 def schema_words(source: str) -> str:
-    """What a result says of the schema that `read_schema` read."""
+    """The remark that a result carries about a schema that `read_schema` read."""
     if source in PUBLISHED and not Path(source).exists():
         return published_words(source)
     return f"bounds and names are from {source}: they are part of the question, hence public"
 
 
 def merged(schema: Iterable[str], given: Iterable[str]) -> Schema:
-    """A schema in which what is given counts, where both tell of a column."""
+    """Merges two schemas; for a column in both, the `given` one counts."""
     own = tuple(given)
     names = {text.partition("=")[0] for text in own}
     return (*(text for text in schema if text.partition("=")[0] not in names), *own)
 
 
 def bounds_of(schema: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Of the columns of numbers."""
+    """The bounds of the numeric columns."""
     found = map(parse_attribute, schema)
     return {each.name: each.bounds for each in found if each.bounds}

@@ -1,15 +1,15 @@
-"""What two party hosts say to each other through a relay that must not understand it.
+"""Encrypted messages between two party hosts, through a relay that must not read them.
 
 Each host makes an X25519 key when it starts and signs it with its certificate's key. Two hosts
-agree on one AES-256-GCM key for each direction; a message is a counter and a ciphertext, and both
-identities, both keys and the federation are in the derivation, so that a seal of one pair, one
-direction or one federation opens in no other.
+agree on one AES-256-GCM key per direction; a message is a counter and a ciphertext. Both
+identities, both keys and the federation enter the key derivation, so a message sealed for one pair,
+direction or federation cannot be opened in another.
 
-Against the wire and a curious relay this holds: they learn sizes and who speaks to whom. The keys
-live as long as the process, and no longer. Who can make certificates for parties can pass as one:
-in a deployment that is the coordinator, which holds the party authority's key. It would have to
-certify an impostor, which leaves a certificate with a serial of its own behind; it cannot read
-along otherwise.
+This protects against an eavesdropper and a curious relay, who learn only sizes and who speaks to
+whom. The keys live exactly as long as the process. Whoever can issue certificates for parties can
+impersonate one: in a deployment that is the coordinator, if it holds the party authority's key. It
+would have to certify an impostor, which leaves a certificate with its own serial number behind;
+otherwise it cannot read the messages.
 """
 
 import datetime as dt
@@ -37,7 +37,7 @@ _ECDSA = ec.ECDSA(hashes.SHA256())
 
 @dataclass(frozen=True)
 class Card:
-    """A host's public key for sealing, and what proves whose it is."""
+    """A host's public key for sealing, and the proof that the key belongs to it."""
 
     identity: Identity
     key: bytes
@@ -46,36 +46,36 @@ class Card:
 
 
 def fingerprint(authority: bytes) -> bytes:
-    """What tells one federation from another: the digest of its members' authority."""
+    """Identifies a federation by the digest of its members' authority."""
     return x509.load_pem_x509_certificate(authority).fingerprint(hashes.SHA256())
 
 
 def sign_card(key: bytes, credentials: Credentials, federation: bytes) -> Card:
-    """Vouches for a public key with the certificate's. `federation` is its fingerprint."""
+    """Signs a public key with the certificate's key. `federation` is its fingerprint."""
     private = serialization.load_pem_private_key(credentials.key, password=None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise TypeError("a participant's key is on an elliptic curve")
+        raise TypeError("a participant's key must be an elliptic-curve key")
     identity = credentials.identity
     signature = private.sign(_statement(identity, key, federation), _ECDSA)
     return Card(identity, key, signature, credentials.certificate)
 
 
 def verify_card(card: Card, party_authority: bytes, federation: bytes, now: dt.datetime) -> None:
-    """Raises `PeerError` unless the parties' authority certified the host, which signed the key."""
+    """Raises `PeerError` unless the party authority certified the host, which signed the key."""
     name = card.identity.name
     certified = Trust(b"", party_authority).identity_of(card.certificate)
     if certified != card.identity or certified.role is not Role.PARTY:
-        raise PeerError(name, "its certificate is another's")
+        raise PeerError(name, "its certificate belongs to somebody else")
     certificate = x509.load_pem_x509_certificate(card.certificate)
     public = certificate.public_key()
     if len(card.key) != KEY_BYTES or not isinstance(public, ec.EllipticCurvePublicKey):
-        raise PeerError(name, "its key is none")
+        raise PeerError(name, "invalid public key")
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise PeerError(name, "its certificate does not hold now")
+        raise PeerError(name, "its certificate is not valid now")
     try:
         public.verify(card.signature, _statement(card.identity, card.key, federation), _ECDSA)
     except InvalidSignature:
-        raise PeerError(name, "its key is not signed by it") from None
+        raise PeerError(name, "its key is not signed with its certificate's key") from None
 
 
 def _statement(identity: Identity, key: bytes, federation: bytes) -> bytes:
@@ -83,15 +83,15 @@ def _statement(identity: Identity, key: bytes, federation: bytes) -> bytes:
 
 
 def _packed(*parts: bytes) -> bytes:
-    """Unambiguous: no two lists of parts give the same bytes."""
+    """Encodes unambiguously: no two lists of parts give the same bytes."""
     return b"".join(struct.pack(">I", len(part)) + part for part in parts)
 
 
 class SealedChannel:
-    """One host's end of a pair of hosts: seals what it sends, opens what it receives.
+    """One host's end of the channel to another: seals what it sends, opens what it receives.
 
-    Counters only go up, and last for as long as both keys: an old message is not taken twice, nor
-    one that was overtaken. What is missing in between is for the protocol to miss.
+    Counters only go up for the lifetime of both keys: a repeated message is refused, and so is one
+    that arrives out of order. Missing messages are left for the protocol to notice.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class SealedChannel:
         peer_key: bytes,
         federation: bytes,
     ) -> None:
-        """Raises `PeerError` on a key that agrees on the same secret with everybody."""
+        """Raises `PeerError` on a key that yields the same secret with every other key."""
         self._name = peer.name
         mine = End(me, private.public_key().public_bytes_raw())
         theirs = End(peer, peer_key)
         try:
             secret = private.exchange(X25519PublicKey.from_public_bytes(peer_key))
         except ValueError:
-            raise PeerError(peer.name, "its key is none") from None
+            raise PeerError(peer.name, "invalid public key") from None
         self._outgoing = AESGCM(direction_key(secret, mine, theirs, federation))
         self._incoming = AESGCM(direction_key(secret, theirs, mine, federation))
         self._sent = 0
@@ -121,31 +121,31 @@ class SealedChannel:
         return counter + self._outgoing.encrypt(_nonce(counter), plain, None)
 
     def open(self, sealed: bytes) -> bytes:
-        """Raises `PeerError` on what the peer did not seal for us, or not after the last."""
+        """Raises `PeerError` if the peer did not seal this for us, or sealed it before the last."""
         counter, ciphertext = sealed[: _COUNTER.size], sealed[_COUNTER.size :]
         if len(counter) < _COUNTER.size:
-            raise PeerError(self._name, "its seal is cut off")
+            raise PeerError(self._name, "its sealed message is cut off")
         number = _COUNTER.unpack(counter)[0]
         if number <= self._received:
-            raise PeerError(self._name, "a message was repeated, or comes too late")
+            raise PeerError(self._name, "a message was repeated or arrived too late")
         try:
             plain = self._incoming.decrypt(_nonce(counter), ciphertext, None)
         except InvalidTag:
-            raise PeerError(self._name, "its seal is broken") from None
+            raise PeerError(self._name, "its sealed message was altered") from None
         self._received = number
         return plain
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a channel: who, and with which public key."""
+    """One end of a channel: its identity and its public key."""
 
     identity: Identity
     key: bytes = field(repr=False)
 
 
 def direction_key(secret: bytes, sender: End, receiver: End, federation: bytes) -> bytes:
-    """The key for what `sender` says to `receiver`. The other way has another."""
+    """The key for messages from `sender` to `receiver`; the other direction has its own."""
     info = _packed(
         _USAGE_DIRECTION,
         sender.identity.uri.encode(),
@@ -157,5 +157,6 @@ def direction_key(secret: bytes, sender: End, receiver: End, federation: bytes) 
 
 
 def _nonce(counter: bytes) -> bytes:
-    """Never twice under one key: counters only go up, and keys are made anew by every process."""
+    """A nonce is never used twice under one key: counters only go up, and every process makes new
+    keys."""
     return bytes(12 - len(counter)) + counter

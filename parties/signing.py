@@ -6,6 +6,6 @@ from tallyroom.protocols.identity.certificates import Credentials
 from tallyroom.protocols.identity.vouchers import PartySigner
 
 
-def signet_of(credentials: Credentials) -> PartySigner:
+def signer_of(credentials: Credentials) -> PartySigner:
     """Checks at every use that others' certificates hold. Raises `LocalError`."""
-    return credentials.signet(lambda: dt.datetime.now(dt.UTC))
+    return credentials.signer(lambda: dt.datetime.now(dt.UTC))

@@ -12,9 +12,9 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messag
 from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Continue
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.pairwise.gathering import a_pairs_query

@@ -10,11 +10,12 @@ import pytest
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import Consent, read_policy
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.policy import DEPLOYED, Policy
+from tallyroom.protocols.run.policy import DEPLOYED, Policy, parse_policy
 from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -22,7 +23,7 @@ from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.party_answers import MOST_BEGUN, PartyAnswers
 from tests.samples import a_message, a_query, holdings_of
 
-TINY = Policy(epsilon_in_all=1.0)
+TINY = parse_policy("epsilon_in_all = 1.0")
 
 
 def block(consent: Consent) -> PartyBlock:
@@ -50,7 +51,7 @@ def reason(messages: list[Message]) -> str:
 
 
 def rows(folder: Path) -> list[tuple[str, str, str, float, str]]:
-    ledger = Ledger(folder / "ledger.sqlite", None)
+    ledger = Ledger(folder / "ledger.sqlite")
     try:
         return ledger.rows()
     finally:
@@ -116,7 +117,7 @@ def test_the_cap_holds_whatever_the_coordinator_calls_the_data_or_the_run(tmp_pa
 
 
 def test_delta_is_capped_too() -> None:
-    consent = Consent(Policy(minimum_servers=1, delta_in_all=2e-6), None)
+    consent = Consent(Policy(minimum_servers=1, in_all=PrivacyLoss.of(100, 2e-6)), None)
     parties = block(consent)
     query = a_query(
         aggregator="shuffle",
@@ -136,7 +137,7 @@ def test_delta_is_capped_too() -> None:
 def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
     consent = Consent(DEPLOYED, tmp_path)
     parties = block(consent)
-    locked = Ledger(tmp_path / "ledger.sqlite", None)
+    locked = Ledger(tmp_path / "ledger.sqlite")
     locked._db.execute("BEGIN EXCLUSIVE")
     consent._ledger._db.execute("PRAGMA busy_timeout = 0")
     asked = asking(a_query(epsilon=Fraction(1)))
@@ -144,6 +145,17 @@ def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
     locked._db.execute("ROLLBACK")
     assert {m.phase for m in parties.handle(asked).messages} == {Phase.SUBMIT}
     locked.close()
+    consent.close()
+
+
+def test_a_ledger_that_cannot_be_read_sends_nothing(tmp_path: Path) -> None:
+    consent = Consent(DEPLOYED, tmp_path)
+    consent._ledger._db.execute(
+        "INSERT INTO spends (receipt, data, epsilon, delta, written)"
+        " VALUES ('r', 'd', '0.5', 0, '')"
+    )
+    asked = asking(a_query(epsilon=Fraction(1)))
+    assert reason(block(consent).handle(asked).messages) == "its ledger cannot be read"
     consent.close()
 
 
@@ -167,9 +179,9 @@ def test_a_reason_is_short_whatever_the_question_says() -> None:
 def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text("epsilon_in_all = 3\n")
-    assert read_policy(path) == Policy(epsilon_in_all=3.0)
+    assert read_policy(path) == parse_policy("epsilon_in_all = 3.0")
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(LocalError, match="no text"):
+    with pytest.raises(LocalError, match="is not a text file"):
         read_policy(path)
     with pytest.raises(LocalError, match="cannot read the policy"):
         read_policy(tmp_path)
@@ -199,11 +211,11 @@ def test_refused_questions_do_not_drive_out_what_is_kept_of_a_run(tmp_path: Path
 
 def test_a_party_takes_no_part_in_a_study_that_its_ledger_cannot_hold(tmp_path: Path) -> None:
     asked = block(Consent(TINY, tmp_path))
-    study = a_query(epsilon=Fraction(1, 4), later_epsilon=Fraction(4, 5))
+    study = a_query(epsilon=Fraction(1, 4), later=PrivacyLoss.of(Fraction(4, 5)))
     assert "no room for the epsilon or delta of this study" in reason(
         asked.handle(asking(study)).messages
     )
     assert rows(tmp_path) == []
-    fits = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later_epsilon=Fraction(3, 4))
+    fits = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later=PrivacyLoss.of(Fraction(3, 4)))
     assert asked.handle(asking(fits)).messages[0].phase is Phase.SUBMIT
     assert [row[2] for row in rows(tmp_path)] == ["1/4"]

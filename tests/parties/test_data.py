@@ -67,7 +67,7 @@ def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:
     [
         ("age\n1\nx\n", "line 3: column 'age' has 'x', not a number"),
         ("age\n1\n\n\nx\n", "line 5: column 'age' has 'x'"),
-        ('age,b\n1,"two\nlines"\nx,3\n', "line 4: column 'age' has 'x'"),
+        ('age,b\n1,"two\nlines"\nx,3\n', "line 3: 1 field, the header has 2; lines=quoted"),
         ("age\nnan\n", "line 2: column 'age' has 'nan'"),
         ("age\n1\ninf\n", "line 3: column 'age' has 'inf'"),
         ("age,b\n1,2\n,3\n", "line 3: column 'age' has ''; it has 1 blank in 2 records"),
@@ -75,7 +75,7 @@ def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:
         ("age\n٣\n", "line 2: column 'age' has '٣', not a number"),
         ("age,b,age\n1,2,3\n", "two columns are called 'age'"),
         ("age,b, age\n1,2,3\n", "two columns are called 'age'"),
-        ("age,b\n1,2\n3\n", "line 3: 1 fields, the header has 2"),
+        ("age,b\n1,2\n3\n", "line 3: 1 field, the header has 2"),
         ("age\n1,2\n", "line 2: 2 fields, the header has 1"),
         ("", "has no records below its header"),
         ("age\n", "has no records below its header"),

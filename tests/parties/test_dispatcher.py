@@ -10,7 +10,7 @@ from tallyroom.parties import dispatcher
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.dispatcher import Dispatcher
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction

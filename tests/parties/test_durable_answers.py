@@ -23,12 +23,11 @@ from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import collector_machine, server_machine
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
-from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.numbers import milliseconds
-from tallyroom.protocols.wire.numbers import number as run_number
+from tallyroom.protocols.wire.messages import Message, Phase, Role, milliseconds
+from tallyroom.protocols.wire.messages import number as run_number
 from tallyroom.storage import party_answers as answers_module
 from tallyroom.storage.mark import Mark
 from tallyroom.storage.party_answers import MOST_SAID, PartyAnswers, things_told
@@ -252,10 +251,10 @@ def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Pat
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
-    with pytest.raises(LocalError, match="said in run"):
+    with pytest.raises(LocalError, match="messages sent in run"):
         answers.kept(RUN)
     path.write_bytes(bytes(data[:3]))
-    with pytest.raises(LocalError, match="said in run"):
+    with pytest.raises(LocalError, match="messages sent in run"):
         answers.kept(RUN)
 
 
@@ -276,7 +275,7 @@ def test_old_runs_are_forgotten_and_not_begun_again(
     said = [path.stat().st_size for path in sorted(tmp_path.glob("*.said"))]
     assert [size > 0 for size in said[-MOST_SAID - 1 :]] == [False] + [True] * MOST_SAID
     assert len(said) <= 32
-    with pytest.raises(LocalError, match="cannot be read any more"):
+    with pytest.raises(LocalError, match="can no longer be read"):
         answers.kept(number(59 - MOST_SAID))  # to meet again would give other shares
     assert answers.kept(number(59)) == []
     for started in (answers, PartyAnswers(tmp_path)):

@@ -92,7 +92,7 @@ def said(query: Query, values: NDArray[np.float64]) -> Rows:
     exchange.run()
     assert exchange.total is not None
     found: Rows = {}
-    for message in exchange.sent:
+    for message in exchange.sent_by_parties:
         kind = found.setdefault((message.phase, int(message.receivers[0])), {})
         kind |= dict(zip(message.senders.tolist(), message.rows(), strict=True))
     return found
@@ -217,7 +217,7 @@ def test_bound_randomness_knows_its_own_parties_only() -> None:
     bound = bound_to_data(Randomness(bytes(16)), holdings_of([0.1, 0.2, 0.3], 3))
     drawn = bound.rows("x", np.array([2, 0], dtype=np.uint32), 40)
     assert drawn[1].tolist() == bound.rows("x", np.array([0], dtype=np.uint32), 40)[0].tolist()
-    with pytest.raises(ValueError, match="holds nothing here"):
+    with pytest.raises(ValueError, match="not bound to the data of one of these parties"):
         bound.rows("x", np.array([3], dtype=np.uint32), 16)
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tallyroom.parties.models import features, positive_of, scored
+from tallyroom.parties.tables import Cells, TextTable
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.simulation import Federation
@@ -21,6 +22,12 @@ def written(folder: Path, records: int = 400) -> Path:
     path = folder / "data.csv"
     path.write_text("x,colour,y\n" + "\n".join(rows) + "\n")
     return path
+
+
+def cells(**columns: list[str]) -> dict[str, Cells]:
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    table = TextTable(Path("data.csv"), list(columns), rows, lines=[])
+    return {name: table.column(name) for name in columns}
 
 
 def test_the_part_that_was_not_trained_on_is_scored(tmp_path: Path) -> None:
@@ -47,8 +54,8 @@ def test_the_part_that_was_not_trained_on_is_scored(tmp_path: Path) -> None:
 def test_nothing_of_the_held_out_part_is_learnt() -> None:
     """A value that the training part lacks has no column, and changes no scale."""
     training = np.array([True, True, True, False])
-    one = features({"x": ["1", "2", "3", "99"], "word": ["a", "b", "a", "new"]}, training)
-    two = features({"x": ["1", "2", "3", "4"], "word": ["a", "b", "a", "a"]}, training)
+    one = features(cells(x=["1", "2", "3", "99"], word=["a", "b", "a", "new"]), training)
+    two = features(cells(x=["1", "2", "3", "4"], word=["a", "b", "a", "a"]), training)
     assert one.shape == two.shape == (4, 3)
     assert (one[:3] == two[:3]).all()
 
@@ -58,9 +65,12 @@ def test_nothing_of_the_held_out_part_is_learnt() -> None:
     [
         ("", "say which column the model predicts"),
         ("?label=z", "no column 'z'"),
-        ("?label=colour", "column 'colour' has green, red: name the positive one, positive=red"),
+        (
+            "?label=colour",
+            "column 'colour' has green, red: name the positive one, as in positive=red",
+        ),
         ("?label=y&positive=maybe", "has no label 'maybe': it has no, yes"),
-        ("?label=y&party=x", "takes label= and positive=, not 'party'"),
+        ("?label=y&party=x", "--model takes label=, positive=, .*, not 'party'"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(tmp_path: Path, query: str, words: str) -> None:
@@ -78,16 +88,16 @@ def test_files_and_models_that_are_none_are_refused(tmp_path: Path) -> None:
         scored(f"{tmp_path}/none.csv?label=y", "logistic")
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("x,y\n1,0\n2\n")
-    with pytest.raises(LocalError, match="line 3: 1 fields"):
+    with pytest.raises(LocalError, match="line 3: 1 field,"):
         scored(f"{ragged}?label=y", "logistic")
     constant = tmp_path / "constant.csv"
     constant.write_text("x,y\n" + "1,1\n" * 10)
-    with pytest.raises(LocalError, match="'y' has the label 1 alone: a model needs two"):
+    with pytest.raises(LocalError, match="'y' has only the label 1: a model needs two"):
         scored(f"{constant}?label=y&positive=1", "logistic")
     rare = tmp_path / "rare.csv"
     rare.write_text("x,y\n" + "1,1\n" * 10 + "2,0\n")
-    with pytest.raises(LocalError, match="has the label 1 alone: a model needs two"):
+    with pytest.raises(LocalError, match="has only the label 1: a model needs two"):
         scored(f"{rare}?label=y", "logistic", share=0.05)
-    with pytest.raises(LocalError, match="no column to train on"):
-        features({"x": ["1", "1"]}, np.array([True, False]))
+    with pytest.raises(LocalError, match="no column to train the model on"):
+        features(cells(x=["1", "1"]), np.array([True, False]))
     assert positive_of(["1", "0"], "y", None) == "1"

@@ -93,7 +93,7 @@ def test_every_changed_byte_and_every_truncation_is_refused_and_changes_nothing(
 
 def test_a_message_returned_to_its_sender_is_refused() -> None:
     alice = channel(ALICE, BOB)
-    with pytest.raises(PeerError, match="broken"):
+    with pytest.raises(PeerError, match="altered"):
         alice.open(alice.seal(b"words"))
 
 
@@ -108,7 +108,7 @@ def test_a_seal_opens_for_nobody_else_and_from_nobody_else() -> None:
         SealedChannel(SECRETS[BOB], EVE, ALICE, public(ALICE), ROOM),
         SealedChannel(SECRETS[BOB], BOB, replace(ALICE, last=4), public(ALICE), ROOM),
     ):
-        with pytest.raises(PeerError, match="broken"):
+        with pytest.raises(PeerError, match="altered"):
             wrong.open(sealed)
     assert channel(BOB, ALICE).open(sealed) == b"words"
 
@@ -127,7 +127,7 @@ def test_each_direction_pair_and_federation_has_a_key_of_its_own() -> None:
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), bytes(32), b"\1" + bytes(31)], ids=repr)
 def test_keys_that_agree_with_everybody_are_refused(key: bytes) -> None:
     """Points of small order give a secret that any eavesdropper knows."""
-    with pytest.raises(PeerError, match="its key is none"):
+    with pytest.raises(PeerError, match="invalid public key"):
         SealedChannel(SECRETS[ALICE], ALICE, BOB, key, ROOM)
 
 
@@ -194,7 +194,7 @@ def test_only_parties_have_cards(role: Role) -> None:
 def test_a_certificate_that_does_not_hold_vouches_for_nothing(
     card: Card, authority: Authority, days: int
 ) -> None:
-    with pytest.raises(PeerError, match="does not hold"):
+    with pytest.raises(PeerError, match="is not valid now"):
         verify_card(card, authority.pem, ROOM, NOW + days * DAY)
 
 
