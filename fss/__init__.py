@@ -9,7 +9,8 @@ answers "how many α are ≤ t?" for any number of servers:
     interval      counts in [l, r], from comparison keys
     seed_table    m servers, small domains
     square_root   three servers, larger domains
-    verified      two servers, who check that a key is one step of weight one
+    verified      two servers, which check that a key is one step of weight one
+    grid          the same where every point of a small domain is asked, in a third of the work
 
     shape         how a tree key is laid out, and why it has that size
     storage       keys as rows or level-major segments, for memory maps
@@ -17,6 +18,6 @@ answers "how many α are ≤ t?" for any number of servers:
     hash, prg     the two ways a seed is stretched, and what each assumes
     native        which implementation runs
 
-Randomness is always an argument. Only `verified` defends against a client that shares another
-function than it should; aggregators say what that means for them.
+Randomness is always an argument. Only `verified` and `grid` defend against a client that shares a
+function other than a step; each aggregator states what that means for its answers.
 """

@@ -45,8 +45,8 @@
 
 enum { NO_AES, AES_NI, VAES, VAES_512, INSTRUCTION_SETS };
 
-/* What runs with an instruction set. Columns of square-root keys come in steps of 32, which are too
- * short for the widest. */
+/* The functions of one instruction set. Columns of square-root keys come in steps of 32, which are
+ * too short for the widest one. */
 static const struct {
     uint64_t (*hash_rounds)(const schedule *, uint64_t);
     void (*expand_seeds)(const uint8_t *, size_t, size_t, uint64_t *, int);
@@ -311,7 +311,7 @@ static PyObject *tree_matrix(PyObject *self, PyObject *args)
 }
 
 /* Adds to out, (wanted rows, columns) words, the shares of keys that follow each other in memory.
- * Raises ValueError for sizes that do not fit, and for an entry whose slot is none. */
+ * Raises ValueError for sizes that do not fit, and for an entry whose slot does not exist. */
 static PyObject *square_root_sum(PyObject *self, PyObject *args)
 {
     int instruction_set;

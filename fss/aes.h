@@ -55,13 +55,13 @@ typedef struct {
 } tree_shape;
 
 enum { LEFT, RIGHT, VALUE, USAGES };
-/* Of square-root keys: slots in a row, those that a server holds, and the bytes of one of them. */
+/* Square-root keys: slots per row, slots that a server holds, and bytes per held slot. */
 enum { SLOTS = 12, HELD_SLOTS = 10, ENTRY_BYTES = 25 };
 enum { SEED_BYTES = 16, MAX_BITS = 64, MAX_KEY_BYTES = 24 * MAX_BITS };
 
-/* Keys worked on together: their state stays in the first-level cache, and one mispredicted
- * threshold bit is paid once for all of them. A multiple of every kernel's step. Gen has no
- * thresholds, and takes fewer keys so that their rows stay there too. */
+/* How many keys are computed together: their state stays in the first-level cache, and one
+ * mispredicted threshold bit is paid once for all of them. A multiple of every kernel's step. Gen
+ * has no thresholds, and takes fewer keys so that their rows stay in the cache too. */
 enum { CHUNK = 64, GEN_CHUNK = 8, MAX_LANES = 4 };
 
 /* Where the fields of a chunk are: field f of its key k is at

@@ -1,7 +1,7 @@
 """Comparison functions by number of servers: the one entry that an aggregator needs.
 
-Shares of f_α(x) = 1 if α ≤ x else 0, additive in the ring over all servers, private against all
-servers but one. The construction follows from public sizes alone:
+Keys give shares of f_α(x) = 1 if α ≤ x else 0, additive in the ring over all servers, and private
+against all servers but one. Public sizes alone decide the construction:
 
     servers   bits               construction                   largest key over Z_2^64
     2         1 … 64             tree (`dcf`)                   24·bits
@@ -23,7 +23,7 @@ from tallyroom.fss.seed_table import SeedTable
 from tallyroom.fss.square_root import SquareRoot
 from tallyroom.fss.storage import Keys
 
-# From here on three square-root keys are together shorter than two seeds and a table.
+# From this size on, three square-root keys together are shorter than two seeds and a table.
 SQUARE_ROOT_BITS: Final = 14
 
 
@@ -32,7 +32,7 @@ class Comparison:
     """Keys for values of `bits` bits among `servers` servers, counted in `ring`.
 
     Raises ValueError if there is no construction for these sizes. Keys are (K, key_bytes(server))
-    uint8 rows, which may be a memory map; with two servers also what `open` returned.
+    uint8 rows, which may be a memory map; two servers' keys may also be a `Segment` or `KeyTable`.
     """
 
     bits: int
@@ -53,7 +53,7 @@ class Comparison:
 
     @cached_property
     def _shared(self) -> SeedTable | SquareRoot | None:
-        """What three or more servers run; None for two servers, who run the tree."""
+        """The construction for three or more servers; None for two servers, which use the tree."""
         if self.servers == 2:
             return None
         if self.servers == 3 and self.bits >= SQUARE_ROOT_BITS:
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def randomness_bytes(self) -> int:
-        """Uniform secret bytes that `gen` takes for one key."""
+        """How many uniform secret bytes `gen` takes per key."""
         return dcf.RANDOMNESS_BYTES if self._shared is None else self._shared.randomness_bytes
 
     def key_bytes(self, server: int) -> int:
@@ -83,10 +83,10 @@ class Comparison:
         return list(dcf.gen(alphas, self.bits, self.ring, randomness, threads))
 
     def validate(self, server: int, keys: Bytes) -> npt.NDArray[np.bool_]:
-        """Which rows are well formed; raises ValueError if their length is wrong for all.
+        """Which rows are well formed. Raises ValueError if rows do not have the length of a key.
 
-        A well-formed row may still share another function than a step, for instance one that
-        counts twice: no single server can see that.
+        A well-formed row may still share a function that is not a step, for instance one that
+        counts twice: a single server cannot see that.
         """
         if self._shared is not None:
             return self._shared.validate(server, keys)

@@ -1,8 +1,8 @@
 """Two-server comparison keys: shares of f_α(x) = 1 if α ≤ x else 0.
 
-The sum of both servers' sums over keys at a threshold t counts the keys with α ≤ t. Privacy holds
-against one server; a server learns the number of keys and nothing about any α. A client that
-deviates can share any function, for instance one that counts twice.
+Each server adds up its shares over all keys; the two sums at a threshold t add up to the number of
+keys with α ≤ t. Privacy holds against one server: it learns the number of keys and nothing about
+any α. A client that deviates can share any function, for instance one that counts twice.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from tallyroom.fss.storage import Keys
 
 RANDOMNESS_BYTES = tree.RANDOMNESS_BYTES
 
-# Every threshold of a domain at once: past this the answer alone takes gigabytes.
+# With more bits, the answer at every threshold of the domain would alone take gigabytes.
 MAX_FULL_DOMAIN_BITS = 24
 
 
@@ -31,7 +31,7 @@ def key_bytes(bits: int, ring: Ring) -> int:
 def gen(
     alphas: npt.ArrayLike, bits: int, ring: Ring, randomness: Bytes, threads: int | None = None
 ) -> tuple[Bytes, Bytes]:
-    """Both servers' keys; see `tree.gen` for what is asked of `randomness`."""
+    """Both servers' keys; `tree.gen` states what `randomness` must be."""
     return tree.gen(shape(bits, ring), alphas, randomness, threads)
 
 
@@ -43,7 +43,7 @@ def evaluate(
     ring: Ring,
     threads: int | None = None,
 ) -> Words:
-    """(K, T) shares: the two servers' add up to f_α(t) for each key and threshold."""
+    """(K, T) shares; the sum of both servers' shares is f_α(t) for each key and threshold."""
     words = tree.evaluate(shape(bits, ring), server, keys, thresholds, threads)
     return words if server else np.subtract(ring.dtype.type(1), words)
 
@@ -68,7 +68,7 @@ def evaluate_sum(
 def full_domain_sum(
     server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
 ) -> Words:
-    """`evaluate_sum` at every threshold 0 … 2^bits − 1; 0.9 hash calls a leaf over Z_2^64."""
+    """`evaluate_sum` at every threshold 0 … 2^bits − 1; 0.9 hash calls per leaf over Z_2^64."""
     return evaluate_sum(server, keys, full_domain(bits), bits, ring, threads)
 
 

@@ -1,7 +1,7 @@
 """Two-server point functions: shares of f_α(x) = 1 if x = α else 0.
 
-Where every point of a small domain is wanted, this asks for less than a comparison: 0.75 hash
-calls a leaf against 0.875 over Z_2^64, and a shorter key. Its prefix sums are the counts of α ≤ t.
+Where every point of a small domain is wanted, this costs less than a comparison: over Z_2^64, 0.75
+hash calls per leaf instead of 0.875, and a shorter key. Prefix sums give the counts of α ≤ t.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def key_bytes(bits: int, ring: Ring) -> int:
 def gen(
     alphas: npt.ArrayLike, bits: int, ring: Ring, randomness: Bytes, threads: int | None = None
 ) -> tuple[Bytes, Bytes]:
-    """Both servers' keys; see `tree.gen` for what is asked of `randomness`."""
+    """Both servers' keys; `tree.gen` states what `randomness` must be."""
     return tree.gen(shape(bits, ring), alphas, randomness, threads)
 
 
@@ -40,7 +40,7 @@ def evaluate(
     ring: Ring,
     threads: int | None = None,
 ) -> Words:
-    """(K, T) shares: the two servers' add up to f_α(x) for each key and point."""
+    """(K, T) shares; the sum of both servers' shares is f_α(x) for each key and point."""
     words = tree.evaluate(shape(bits, ring), server, keys, points, threads)
     return np.negative(words) if server else words
 

@@ -1,40 +1,41 @@
-"""Two-server keys that the servers can check, for a domain whose points are all asked.
+"""Two-server keys that the servers can check, for a domain of which every point is asked.
 
-What `verified` does for any thresholds takes a proof at every leaf. Where all leaves of a level are
-visited anyway, proofs at the nodes three levels above them will do, and a short key beside the long
-one for the last three bits.
+`verified` works for any thresholds, and needs a proof at every leaf. Where all leaves of a level
+are visited anyway, it is enough to have proofs at the nodes three levels above the leaves, and a
+second, short key for the last three bits.
 
-**Tree.** That of `verified`, down to the nodes of n − 3 bits, with proofs there and nowhere above.
-A node's state is stretched to eight words, one for each leaf below it, and the level corrects them
-by addition where t = 1, such that on α's path they differ by 1 at α's leaf, and by 0 at the others.
-A row holds, in blocks of 16 bytes,
+**Tree.** The tree of `verified`, down to the nodes of n − 3 bits, with proofs at those nodes only.
+A node's state is stretched to eight words, one for each leaf below it. The level corrects them by
+addition where t = 1, such that on α's path they differ by 1 at α's leaf and by 0 at the others. A
+row holds, in blocks of 16 bytes,
 
     root | one correction for each of n − 3 levels | 2 of proofs | 4 of words | low part, 8
 
 which makes 16(n + 12) bytes. The *low part* is a key of `verified` for the last three bits of α.
 
-**Print.** As in `verified`, of all corrections, of the proofs π ⊕ t·c' at all nodes of n − 3 bits,
-256 bits each, and of all that `verified` compares of the low part, the sum of its values included.
-And of eight words more: the j-th is the sum over all nodes of their j-th word, less the low part's
-value at leaf j.
+**Print.** Computed as in `verified`, from all corrections, from the proofs π ⊕ t·c' at all nodes of
+n − 3 bits (256 bits each), and from everything that `verified` compares of the low part, the sum of
+its values included. Eight more words enter it: the j-th is the sum over all nodes of their j-th
+word, minus the low part's value at leaf j.
 
-**Soundness.** By the argument of `verified`, but for its chance at most one node of n − 3 bits has
-different states at the two servers, and exactly one leaf of the low part has weight, which is one.
-A node with equal states has equal words. So the servers' sums over all nodes differ by the words of
-that one node; and as the differences to the low part are equal, word by word and modulo 2^64, these
-words are those of the low part: a one at one leaf, and zeros. Nothing is multiplied, so Z_2^64 will
-do. Proofs are longer than in `verified`, which makes the chance for the long part smaller:
+**Soundness.** By the argument of `verified`, and except with the chance stated there, at most one
+node of n − 3 bits has different states at the two servers, and exactly one leaf of the low part has
+weight, which is one. A node with equal states has equal words. So the servers' sums over all nodes
+differ by the words of that one node. The differences to the low part are equal, word by word and
+modulo 2^64, so these words are those of the low part: a one at one leaf, and zeros. Nothing is
+multiplied, so Z_2^64 suffices. Proofs are longer than in `verified`, which makes the chance for the
+long part smaller:
 
     2^-64 for all compared words of a key, and (q³ + q²) / 2^192 for the low part's proofs.
 
-**Privacy.** That of `verified`. Words come from a permutation of their own, at s ⊕ 2j for the j-th
-pair of them: questions that circular correlation robustness allows (H at the unknown offset, moved
-by what the server knows). The eight words that are compared are known beforehand as well: those of
-an honest key are the same at both servers.
+**Privacy.** As for `verified`. Words come from a permutation of their own, evaluated at s ⊕ 2j for
+the j-th pair of them: circular correlation robustness covers such calls (H at the unknown offset,
+moved by what the server knows). Comparing the eight words tells a server nothing either: for an
+honest key both servers hold the same ones.
 
-**Cost.** For 1024 leaves 918 hash calls and 560 carry-less products a key, where `verified` takes
-3071 and 3120, and where a comparison that nobody checks takes 893 over this domain, and 2045 at so
-many thresholds of the fine grid.
+**Cost.** For 1024 leaves, a key takes 918 hash calls and 560 carry-less products. `verified` takes
+3071 and 3120. A comparison without a check takes 893 hash calls over this domain, and 2045 at 1024
+thresholds of a finer grid.
 """
 
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ _WORD_BLOCKS: Final = (1 << LOW_BITS) // 2
 
 @dataclass(frozen=True)
 class GridVisit:
-    """What is compared and counted at some points, the same at both servers."""
+    """The points to count at, and the weights of what is compared; the same at both servers."""
 
     points: Points
     correction_weights: Points
@@ -71,9 +72,9 @@ class GridVisit:
 
 @dataclass(frozen=True)
 class GridKeys:
-    """Keys for values of `bits` bits, counted in Z_2^64, good in one `context` alone.
+    """Keys for values of `bits` bits, counted in Z_2^64 and valid only in one `context`.
 
-    Keys are (K, key_bytes) uint8 rows. Raises ValueError if there are no keys of that size.
+    Keys are (K, key_bytes) uint8 rows. Raises ValueError if `bits` is out of range.
     """
 
     bits: int
@@ -89,7 +90,7 @@ class GridKeys:
 
     @property
     def low_block(self) -> int:
-        """Where the low part begins."""
+        """The block at which the low part begins."""
         return self.levels + 1 + _PROOF_BLOCKS + _WORD_BLOCKS
 
     @property
@@ -113,7 +114,7 @@ class GridKeys:
 
     @cached_property
     def hash_keys(self) -> bytes:
-        """Those of `verified`, and one for words."""
+        """The hash keys of `verified`, and one for words."""
         return self.low.hash_keys + hash_key("words", self.context)
 
     def gen(
@@ -156,8 +157,8 @@ class GridKeys:
         return rows[0], rows[1]
 
     def validate(self, server: int, rows: Bytes) -> npt.NDArray[np.bool_]:
-        """Which rows are canonical: both roots' control bits are the server's number. All else is
-        for the check. Raises ValueError if the rows have another length than keys."""
+        """Which rows are canonical: both roots' control bits are the server's number. The check
+        covers everything else. Raises ValueError if the rows are not as long as keys."""
         rows = as_bytes(rows, self.key_bytes, "keys")
         roots = rows[:, [0, BLOCK_BYTES * self.low_block]]
         canonical: npt.NDArray[np.bool_] = ((roots & np.uint8(1)) == server).all(axis=1)
@@ -165,7 +166,7 @@ class GridKeys:
 
     def visit(self, points: npt.ArrayLike, challenge: bytes) -> GridVisit:
         """`challenge` is drawn when no key can change any more, and never for the keys of another
-        run: whoever knows it first can make keys that pass."""
+        run: whoever knows it earlier can make bad keys that pass."""
         if len(challenge) != CHALLENGE_BYTES:
             raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes, not {len(challenge)}")
         points = as_points(points, self.bits, "thresholds")
@@ -173,11 +174,11 @@ class GridKeys:
         nodes = (1 << self.levels) + (1 << LOW_BITS)
         seed = np.frombuffer(challenge, dtype=np.uint8)[None]
         words = expand_seeds(seed, first + NODE_WEIGHTS * nodes + 2 * _WORD_BLOCKS)[0]
-        words[[0, 1, 2 * self.low_block, 2 * self.low_block + 1]] = 0  # roots are not compared
+        words[[0, 1, 2 * self.low_block, 2 * self.low_block + 1]] = 0  # roots differ by design
         return GridVisit(points, words[:first], words[first:])
 
     def at(self, points: npt.ArrayLike, challenge: bytes) -> Evaluate:
-        """`evaluate_sum` at these points, for the rows of any server."""
+        """`evaluate_sum` at these points, as a function of a server and its rows."""
         visit = self.visit(points, challenge)
         return lambda server, rows: self.evaluate_sum(server, rows, visit)
 

@@ -1,9 +1,9 @@
 /* Evaluation of grid keys, and what the servers compare of them; included after verified_eval.h,
  * once for each instruction set.
  *
- * All nodes of the level that has the proofs are visited, depth first, and their words stretched:
- * added up over keys they are the sums of the leaves, and added up over nodes what a key's low part
- * is held against. */
+ * All nodes of the level that has the proofs are visited, depth first, and stretched to words.
+ * Added up over keys, the words give the sums of the leaves; added up over nodes, they are compared
+ * with the key's low part. */
 
 /* The sum of the blocks' high words. */
 FN uint64_t NAME(high_words)(VEC v)
@@ -11,7 +11,7 @@ FN uint64_t NAME(high_words)(VEC v)
     return NAME(low_words)(V_SWAP(v));
 }
 
-/* A node's proofs to the prints, and its words to the sums of its leaves and to the keys' own. */
+/* Adds a node's proofs to the prints, and its words to the sums of its leaves and of its keys. */
 FN void NAME(grid_node)(NAME(verified_walk) *w, const uint8_t *from, size_t node)
 {
     enum { VECTORS = 2, FIELD = CHUNK * SEED_BYTES };
@@ -57,8 +57,8 @@ FN void NAME(grid_node)(NAME(verified_walk) *w, const uint8_t *from, size_t node
     }
 }
 
-/* A leaf of the low part: its proof to the prints, its value to the totals, and off the word that
- * must be the same. */
+/* A leaf of the low part: adds its proof to the prints and its value to the totals, and subtracts
+ * its value from the word that must equal it. */
 FN void NAME(grid_low_leaf)(NAME(verified_walk) *w, const uint8_t *from, size_t leaf)
 {
     verified_evaluation *e = w->e;
@@ -88,7 +88,7 @@ FN void NAME(grid_low_leaf)(NAME(verified_walk) *w, const uint8_t *from, size_t 
     }
 }
 
-/* The node with this prefix and state, and all below it. */
+/* Visits the node with this prefix and state, and all nodes below it. */
 ENTRY void NAME(grid_descend)(NAME(verified_walk) *w, uint8_t *state, int level, size_t prefix,
                               int low)
 {
@@ -104,7 +104,7 @@ ENTRY void NAME(grid_descend)(NAME(verified_walk) *w, uint8_t *state, int level,
     NAME(grid_descend)(w, state, level + 1, 2 * prefix + 1, low);
 }
 
-/* The differences between words, which must be the same at both servers, to the prints. */
+/* Adds the differences between words, which must be the same at both servers, to the prints. */
 FN void NAME(grid_words)(NAME(verified_walk) *w, const uint64_t *weights)
 {
     verified_evaluation *e = w->e;

@@ -1,4 +1,4 @@
-"""Grid keys in numpy and `cryptography`: what the native loops must equal bit for bit."""
+"""Grid keys in numpy and `cryptography`. The native loops must agree with them bit for bit."""
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def evaluate_sum(
     sums: Points,
     prints: Points,
 ) -> None:
-    """Adds to the sums of all leaves over all keys; writes every key's print."""
+    """Adds every key's words to `sums`, one for each leaf, and writes every key's print."""
     nodes = 1 << levels
     of_nodes = weights[: NODE_WEIGHTS * nodes]
     of_low = weights[NODE_WEIGHTS * nodes : NODE_WEIGHTS * (nodes + _WORDS)]
@@ -76,7 +76,7 @@ def evaluate_sum(
 
 
 def _long_part(levels: int, hash_keys: bytes, blocks: Points) -> tuple[Points, Points]:
-    """(K, nodes, 8) corrected words, and the proofs of all nodes, a row for each key."""
+    """(K, nodes, 8) corrected words, and the proofs of all nodes; one row per key."""
     children, first, second, words = usages_of(hash_keys)
     states = blocks[:, :1]
     for level in range(1, levels + 1):
@@ -94,7 +94,7 @@ def _long_part(levels: int, hash_keys: bytes, blocks: Points) -> tuple[Points, P
 
 
 def _stretched(usage: bytes, states: Points) -> Points:
-    """Eight words of each state."""
+    """Stretches each state to eight words."""
     moved = np.repeat(states[..., None, :], _WORDS // 2, axis=-2)
     moved[..., 0] ^= np.arange(0, _WORDS, 2, dtype=np.uint64)
     return hash_blocks(usage, moved).reshape(*states.shape[:-1], _WORDS)

@@ -3,9 +3,9 @@
 σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi is a linear orthomorphism: σ and x ↦ σ(x) ⊕ x are both permutations.
 Guo, Katz, Wang, Yu (IEEE S&P 2020, eprint 2019/074, §7.3) prove this form circular correlation
 robust when π_k is a random permutation. That is the assumption here: fixed-key AES behaves as an
-ideal permutation, one independent permutation for each key below. It is stronger than "AES is a
-pseudorandom permutation", and the bound loses with the number of keys in existence: nothing salts
-the hash, so an attacker that collects K keys of n levels and makes q calls offline meets one of
+ideal permutation, one independent permutation for each key below. This is stronger than "AES is a
+pseudorandom permutation", and the bound weakens with the number of keys in existence: the hash is
+not salted, so an attacker who collects K keys of n levels and makes q calls offline hits one of
 their seeds with probability about q·K·n / 2^126 (seeds have 126 free bits, see `shape.py`).
 """
 
@@ -33,11 +33,11 @@ TREE_KEYS: Final = USAGE_LEFT + USAGE_RIGHT + USAGE_VALUE
 
 
 def hash_blocks(usage: bytes, blocks: Points) -> Points:
-    """H of every block; a block is a pair (lo, hi) of uint64 on the last axis."""
+    """Hashes every block; a block is a pair (lo, hi) of uint64 on the last axis."""
     sigma = np.empty(blocks.shape, dtype="<u8")
     sigma[..., 0] = blocks[..., 1]
     np.bitwise_xor(blocks[..., 0], blocks[..., 1], out=sigma[..., 1])
-    # OpenSSL asks for one block of slack behind the output.
+    # OpenSSL needs one spare block after the output.
     buffer = np.empty(sigma.nbytes + BLOCK_BYTES, dtype=np.uint8)
     encryptor = Cipher(algorithms.AES(usage), modes.ECB()).encryptor()
     encryptor.update_into(sigma.reshape(-1).view(np.uint8).data, buffer.data)

@@ -1,8 +1,8 @@
 """Interval containment on comparison keys: how many values lie in [l, r], for public l and r.
 
-A private value α lies in [l, r] exactly if α ≤ r and not α ≤ l − 1, so any comparison key answers
-any interval, and the differences are free after `evaluate`. (For private intervals and a public,
-masked x see BCG+21, eprint 2020/1392; that is another function and needs other keys.)
+A private value α lies in [l, r] exactly if α ≤ r and not α ≤ l − 1. So any comparison key answers
+any interval, by one subtraction after `evaluate`. (For private intervals and a public, masked x see
+BCG+21, eprint 2020/1392; that is another function and needs other keys.)
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ from tallyroom.fss.storage import Keys
 
 
 class Comparator(Protocol):
-    """What is asked of a comparison; `fss.comparison.Comparison` is one."""
+    """The methods of a comparison that intervals need, as in `fss.comparison.Comparison`."""
 
     @property
     def bits(self) -> int: ...
@@ -60,10 +60,10 @@ def _intervals(bits: int, lefts: npt.ArrayLike, rights: npt.ArrayLike) -> tuple[
     if left.shape != right.shape:
         raise ValueError(f"{len(left)} left ends do not match {len(right)} right ends")
     if np.any(left > right):
-        raise ValueError("an interval's left end lies right of its right end")
+        raise ValueError("an interval's left end must not exceed its right end")
     return left, right
 
 
 def _before(left: Points) -> Points:
-    """l − 1; nothing lies below 0, where the caller puts zero instead."""
+    """l − 1, or 0 for l = 0, where the caller sets the count below to zero."""
     return np.where(left == 0, left, left - np.uint64(1))

@@ -26,7 +26,7 @@
                                -1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8)))
 /* Bit `31 - shift` of every block, spread over the block. */
 #define V_SPREAD(x, shift) _mm256_srai_epi32(_mm256_sll_epi32(_mm256_shuffle_epi32(x, 0), shift), 31)
-/* Where bit `bit` of blocks is set, and what is done there alone. */
+/* Masks of the blocks whose bit `bit` is set, and operations on those blocks only. */
 #define V_CHOICE VEC
 #define V_CHOOSE(x, bit) V_SPREAD(x, _mm_cvtsi32_si128(31 - (bit)))
 #define V_XOR_WHERE(choice, a, b) V_XOR(a, V_AND(choice, b))

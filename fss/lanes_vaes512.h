@@ -29,7 +29,7 @@
                                -1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8)))
 /* Bit `31 - shift` of every block, spread over the block. */
 #define V_SPREAD(x, shift) _mm512_srai_epi32(_mm512_sll_epi32(_mm512_shuffle_epi32(x, 0), shift), 31)
-/* Where bit `bit` of blocks is set, and what is done there alone. */
+/* Masks of the blocks whose bit `bit` is set, and operations on those blocks only. */
 #define V_CHOICE __mmask8
 #define V_CHOOSE(x, bit)                                                           \
     _mm512_test_epi64_mask(_mm512_shuffle_epi32(x, 0), _mm512_set1_epi32(1 << (bit)))

@@ -38,7 +38,7 @@ def instruction_set() -> int | None:
 
 
 def implementation() -> str:
-    """`vaes-512`, `vaes`, `aes-ni` or `pure`: what the next call will run."""
+    """The implementation that the next call will run: `vaes-512`, `vaes`, `aes-ni` or `pure`."""
     code = instruction_set()
     return "pure" if code is None else NAMES[code]
 
@@ -49,17 +49,18 @@ def over_blocks(
     threads: int | None = None,
     keys_per_thread: int = _KEYS_PER_THREAD,
 ) -> list[Result]:
-    """`work(begin, end)` over contiguous parts of `count` keys, one part a thread, in order.
+    """Calls `work(begin, end)` on contiguous parts of `count` keys, one part per thread; results
+    come in the order of the parts.
 
-    `work` must release the GIL to gain anything. Without `threads`, every core this process may
-    use; results never depend on it, since ring sums do not depend on order.
+    Threads help only if `work` releases the GIL. Without `threads`, all cores that this process may
+    use are taken. Ring sums do not depend on their order, so neither do they on the threads.
     """
     limit = _cores() if threads is None else threads
     parts = max(1, min(limit, count // keys_per_thread))
     bounds = [count * part // parts for part in range(parts + 1)]
     if parts == 1:
         return [work(0, count)]
-    # A pool for each call, because threads kept between calls would not survive a fork.
+    # Each call makes its own pool, because threads kept between calls do not survive a fork.
     with ThreadPoolExecutor(parts, thread_name_prefix="fss") as pool:
         return list(pool.map(work, bounds[:-1], bounds[1:]))
 

@@ -1,7 +1,7 @@
-"""A seed stretched to ring words: the AES-128-CTR keystream under the seed, from counter zero.
+"""Stretches a seed to ring words: the AES-128-CTR keystream under the seed, from counter zero.
 
-Unlike the fixed-key hash this rests only on AES being a pseudorandom permutation; it pays a key
-schedule for each seed. A seed must never be used for two purposes: the stream carries no label.
+Unlike the fixed-key hash, this assumes only that AES is a pseudorandom permutation; the price is a
+key schedule for each seed. Never use a seed for two purposes: the stream carries no label.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ _COUNTER_START = bytes(16)
 
 
 def expand_seeds(seeds: Bytes, words: int, threads: int | None = None) -> Points:
-    """(K, words) uint64 from (K, 16) seeds. Raises ValueError on another shape or dtype."""
+    """(K, words) uint64 from seeds, which must be (K, 16) uint8: raises ValueError otherwise."""
     seeds = _checked(seeds, words)
     out = np.empty((len(seeds), words), dtype=np.uint64)
     code = native.instruction_set()
@@ -32,7 +32,7 @@ def expand_seeds(seeds: Bytes, words: int, threads: int | None = None) -> Points
 
 
 def expand_seeds_sum(seeds: Bytes, words: int, threads: int | None = None) -> Points:
-    """The column sums of `expand_seeds` modulo 2^64, in the memory of one row a thread."""
+    """The column sums of `expand_seeds` modulo 2^64. Each thread needs memory for one row only."""
     seeds = _checked(seeds, words)
     total = np.zeros(words, dtype=np.uint64)
     code = native.instruction_set()

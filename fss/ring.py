@@ -31,7 +31,7 @@ class Ring:
         return np.dtype("<u4") if self.bits == 32 else np.dtype("<u8")
 
     def reduce(self, words: Words) -> Words:
-        """Drop the high bits: Z_2^64 maps onto Z_2^32, so sums may run in 64 bits."""
+        """Drops the high bits. Sums may be computed in 64 bits and reduced to Z_2^32 at the end."""
         return words.astype(self.dtype, copy=False)
 
 
@@ -40,7 +40,10 @@ Z64 = Ring(64)
 
 
 def as_points(values: npt.ArrayLike, bits: int, name: str) -> Points:
-    """`values` as a one-dimensional uint64 array of `bits`-bit numbers, or ValueError."""
+    """`values` as a one-dimensional uint64 array.
+
+    Raises ValueError unless they are integers of at most `bits` bits; `name` is for the message.
+    """
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
@@ -57,7 +60,7 @@ def as_points(values: npt.ArrayLike, bits: int, name: str) -> Points:
 
 
 def as_bytes(values: npt.ArrayLike, width: int, name: str) -> Bytes:
-    """`values` as a (K, width) uint8 array without copying, or ValueError."""
+    """`values` as an array, without a copy. Raises ValueError unless they are (K, width) uint8."""
     array = np.asarray(values)
     if array.dtype != np.uint8:
         raise ValueError(f"{name} must be uint8, not {array.dtype}")

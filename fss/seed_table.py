@@ -1,9 +1,9 @@
 """Comparison among m ≥ 2 servers, private against any m − 1 of them: seeds plus one table.
 
 All servers but the last hold a 16-byte seed; the last holds the step function's 2^n values minus
-the seeds' expansions. Any m − 1 servers miss either a seed, whose expansion hides the table, or
-the table itself. It is the whole function in additive shares, so nothing but the pseudorandomness
-of AES is assumed, and the last key doubles with every bit:
+the seeds' expansions. Any m − 1 servers lack either a seed, whose expansion hides the table, or the
+table itself. The keys are additive shares of the whole function, so the only assumption is that AES
+is pseudorandom; in return the last key doubles with every bit:
 
     key bytes     two servers, tree   m servers, seeds and table (last server's; the others' is 16)
     n = 8         192                 2,048
@@ -70,7 +70,8 @@ class SeedTable:
         return [*keys, table.view(np.uint8)]
 
     def validate(self, server: int, keys: Bytes) -> npt.NDArray[np.bool_]:
-        """Every string of the right length is a key; ValueError on another length."""
+        """All true, because every row of the right length is a key. Raises ValueError on another
+        length."""
         return np.ones(len(as_bytes(keys, self.key_bytes(server), "keys")), dtype=bool)
 
     def evaluate(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
@@ -93,7 +94,7 @@ class SeedTable:
     def _table(self, server: int, keys: Bytes) -> Words:
         if self._holds_table(server):
             return np.ascontiguousarray(keys).view(self.ring.dtype)
-        # Over Z_2^32 half of the keystream is dropped, so that sums over keys may carry.
+        # Over Z_2^32 half of the keystream is dropped, so that `expand_seeds_sum` may carry.
         return self.ring.reduce(expand_seeds(keys, self.size))
 
     def _checked(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> tuple[Bytes, Points]:

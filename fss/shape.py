@@ -22,10 +22,10 @@ that node, so its word may be left out. With that a comparison takes exactly
 against n(λ + ℓ + 2) + λ + ℓ bits, 800 bytes at n = 32 over Z_2^64, for the comparison of BCG+21
 (eprint 2020/1392, λ = 128).
 
-Control bits live in the two lowest bits of a corrected seed: bit 0 tells the left child's, bit 1
-the right child's, and both are cleared before the seed is hashed. That is what keeps a correction
-at 16 bytes; it leaves seeds of 126 bits, hence at most 126 bits of security. The cleared bits also
-number the four hash calls that stretch a terminal node.
+Control bits live in the two lowest bits of a corrected seed: bit 0 is the left child's, bit 1 the
+right child's, and both are cleared before the seed is hashed. That keeps a correction at 16 bytes,
+but leaves seeds of 126 bits, hence at most 126 bits of security. The cleared bits also number the
+four hash calls that stretch a terminal node.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,8 @@ MAX_BITS: Final = 64
 class TreeShape:
     """Sizes and offsets of one kind of two-server key.
 
-    `bits` is the size of the domain, 1 to 64; `step` says comparison rather than point function.
+    The domain has 2^`bits` points, `bits` from 1 to 64. `step` is true for a comparison and false
+    for a point function.
     """
 
     bits: int
@@ -55,7 +56,8 @@ class TreeShape:
 
     @property
     def terminal_bits(self) -> int:
-        """Depth of the subtrees that early termination cuts: four hash calls where they fit."""
+        """Depth of the subtrees that early termination cuts off: as many leaves as four hash calls
+        give words, if the domain is large enough."""
         four_blocks = 3 if self.ring.bits == 64 else 4
         if not self.step:
             return min(self.bits, four_blocks)
@@ -63,7 +65,7 @@ class TreeShape:
 
     @property
     def words(self) -> int:
-        """Corrected words of a terminal node; leaves past them hold zero."""
+        """How many words of a terminal node are corrected; the leaves after them hold zero."""
         if not self.step:
             return 1 << self.terminal_bits
         return {1: 1, 3: 7, 4: 16}[self.terminal_bits]
@@ -89,7 +91,7 @@ class TreeShape:
         return SEED_BYTES + level * self.level_bytes
 
     def fields(self) -> list[tuple[int, int]]:
-        """(offset, width) of every field of a row, in order; they tile it."""
+        """(offset, width) of every field, in order; together they cover the row."""
         pairs = [(0, SEED_BYTES)]
         for level in range(self.levels):
             start = self.level_offset(level)

@@ -9,14 +9,14 @@ The first term is a table over rows, shared as in `seed_table`. For the second, 
 twelve slots. Slot j of row ρ has a seed s_j, given to the servers that hold the slot, and each
 holder i has a coefficient c_ij; twelve correction vectors W_j are given to everybody. Server i adds
     c_ij·(W_j[col] + G(s_j)[col])   over the slots j of row ρ that it holds.
-In a row ρ ≠ γ the coefficients of each slot sum to zero over the servers, so all cancels. In row γ
-they sum to z_j, and the W_j are uniform but for Σ_j z_j·(W_j + G(s_j)) = the step at δ.
+In a row ρ ≠ γ the coefficients of each slot sum to zero over the servers, so everything cancels. In
+row γ they sum to z_j, and the W_j are uniform but for Σ_j z_j·(W_j + G(s_j)) = the step at δ.
 
-Why twelve. BGI15 gives seeds by the parity of subsets, which cancels in characteristic 2 only; over
-Z_2^k one needs two families of slots, `OFF_PATH` with zero sums and `ON_PATH` with sums that need
-not vanish, which no two servers can tell apart. With bounded integer coefficients there are none
-(E[(Σc)²] involves two servers at a time, and is 0 off and positive on the path), but with
-coefficients uniform among the odd (O) or even (E) elements there are; `–` is a slot not held:
+Why twelve. BGI15 gives seeds by the parity of subsets, which cancels in characteristic 2 only. Over
+Z_2^k we need two families of slots, `OFF_PATH` with zero sums and `ON_PATH` with sums that need not
+vanish, such that no two servers can tell one family from the other. Bounded integer coefficients
+cannot do that (E[(Σc)²] involves two servers at a time, and is 0 off the path and positive on it),
+but coefficients uniform among the odd (O) or even (E) elements can; `–` is a slot not held:
 
     OFF_PATH                                   ON_PATH
     1  (–, –, –)                               3  (O, –, –) and permutations
@@ -24,15 +24,15 @@ coefficients uniform among the odd (O) or even (E) elements there are; `–` is 
     6  (E, O, O), sum 0, permutations, twice   6  (O, E, E) independent, permutations, twice
     2  (E, E, E), sum 0
 
-What servers 2 and 3 see of the first column is, line by line: nothing; (O, –), (–, O), (o, −o);
-independent (O, O), (E, O), (O, E), each twice; independent (E, E) twice. Of the second column they
-see the same twelve, and so by symmetry do the other pairs; slots are shuffled in every row. A test
-counts both families' views over a small ring. Two servers cannot compute the W_j's constraint
-either: it involves G of the seed in the slot (O, –, –) of the third server, with a unit factor.
+Of the first column servers 2 and 3 see, line by line: nothing; (O, –), (–, O), (o, −o); independent
+(O, O), (E, O), (O, E), each twice; independent (E, E) twice. Of the second column they see the same
+twelve, and by symmetry so do the other pairs of servers; slots are shuffled in every row. A test
+counts both families' views over a small ring. Nor can two servers compute the constraint on the
+W_j: it involves G of the seed in the slot (O, –, –) of the third server, with a unit factor.
 
     key bytes over Z_2^64, the largest of the servers' keys
     n = 14   41,088      n = 16   82,176      n = 20   328,704      about 321·2^(n/2)
-against 24n between two servers, and 8·2^n for one of three servers that share a table.
+compared with 24n between two servers, and 8·2^n for the server that holds a `seed_table`.
 """
 
 from collections.abc import Iterator
@@ -57,16 +57,17 @@ MAX_BITS: Final = 32
 
 _BLOCK_ENTRIES: Final = 1 << 17
 _NATIVE_COLUMNS: Final = 32
-"""What the native loop takes at a time."""
+"""The native loop computes this many columns at a time."""
 _NATIVE_KEYS: Final = 16
-"""Keys that are read together: some megabytes."""
+"""The native loop reads this many keys at a time: some megabytes."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Coefficients as integer combinations of random ring elements, each odd or even.
+    """The servers' coefficients, as integer combinations of random ring elements.
 
-    `weights[i][v]` is server i's multiple of element v; a server of zero weights does not hold it.
+    `odd[v]` says whether element v is odd or even. `weights[i][v]` is server i's multiple of it; a
+    server whose weights are all zero does not hold the slot.
     """
 
     odd: tuple[bool, ...]
@@ -92,7 +93,7 @@ ELEMENTS: Final = 3
 
 
 def held(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
-    """(slots, servers): who holds what."""
+    """(slots, servers): whether each server holds each slot."""
     return np.array([[any(row) for row in slot.weights] for slot in slots])
 
 
@@ -111,7 +112,7 @@ class SquareRoot:
 
     @cached_property
     def row_bits(self) -> int:
-        """The split of the domain that makes the three keys together shortest."""
+        """How many bits select a row: the split for which the three keys together are shortest."""
         return min(
             range(1, min(self.bits, seed_table.MAX_BITS + 1)),
             key=lambda rows: sum(self._key_bytes(server, rows) for server in range(SERVERS)),
@@ -127,7 +128,7 @@ class SquareRoot:
 
     @property
     def entry_bytes(self) -> int:
-        """A held slot: its number, its seed, the server's coefficient."""
+        """Bytes of a held slot: its number, its seed and the server's coefficient."""
         return 1 + SEED_BYTES + self.ring.bytes
 
     @property
@@ -154,7 +155,8 @@ class SquareRoot:
         return keys
 
     def validate(self, server: int, keys: Bytes) -> npt.NDArray[np.bool_]:
-        """Which keys name ten different slots in every row, in order; ValueError on a length."""
+        """Which keys name ten different slots in every row, in ascending order. Raises ValueError
+        if keys do not have the right length."""
         keys = as_bytes(keys, self.key_bytes(server), "keys")
         first = self._row_table.key_bytes(server)
         entries = keys[:, first : first + self.rows * HELD * self.entry_bytes]
@@ -164,7 +166,7 @@ class SquareRoot:
         return np.asarray(ascending & known, dtype=np.bool_)
 
     def evaluate(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
-        """(K, T) shares. Raises ValueError if a key is malformed, see `validate`."""
+        """(K, T) shares. Raises ValueError if `validate` refuses a key."""
         keys = as_bytes(keys, self.key_bytes(server), "keys")
         points = as_points(thresholds, self.bits, "thresholds")
         out = np.empty((len(keys), len(points)), dtype=self.ring.dtype)
@@ -174,7 +176,7 @@ class SquareRoot:
         return out
 
     def evaluate_sum(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
-        """(T,) sums over the keys of what `evaluate` returns, in the memory of one key."""
+        """(T,) column sums of `evaluate`, over all keys, in the memory of one key."""
         keys = as_bytes(keys, self.key_bytes(server), "keys")
         points = as_points(thresholds, self.bits, "thresholds")
         code = native.instruction_set()
@@ -187,7 +189,7 @@ class SquareRoot:
         return total
 
     def _native_sum(self, code: int, server: int, keys: Bytes, points: Points) -> Words:
-        """Whole rows at a time, where the seeds of a row serve all of its columns."""
+        """Evaluates whole rows at a time, because the seeds of a row serve all of its columns."""
         if not self.validate(server, keys).all():
             raise ValueError("a square-root key names slots that do not exist, or out of order")
         table_bytes = self._row_table.key_bytes(server)
@@ -223,7 +225,7 @@ class SquareRoot:
     def _gen_one(self, alpha: int, seed: Bytes, keys: list[Bytes]) -> None:
         gamma, delta = divmod(alpha, self.columns)
         stream = _Stream(seed, self.rows * (SLOTS * (1 + 2 + ELEMENTS)) + SLOTS * self.columns + 4)
-        # [γ < ρ] is [γ + 1 ≤ ρ]: a step one row further, or the zero function after the last row.
+        # [γ < ρ] is [γ + 1 ≤ ρ]: a step one row later, or the zero function after the last row.
         table_seeds = stream.take(4).view(np.uint8).reshape(1, 2 * SEED_BYTES)
         tables = self._row_table.gen(np.array([gamma]), table_seeds)
         tables[-1].view(self.ring.dtype)[0, gamma] -= self.ring.dtype.type(1)
@@ -267,12 +269,8 @@ class SquareRoot:
         entries = key[table:vectors].reshape(self.rows, HELD, self.entry_bytes)
         return key[:table], entries, key[vectors:]
 
-    def _well_formed(self, server: int, key: Bytes) -> bool:
-        numbers = self._split(server, key)[1][..., 0].astype(np.int64)
-        return bool((numbers < SLOTS).all() and (np.diff(numbers, axis=1) > 0).all())
-
     def _columns(self, seed: Points, columns: Points) -> Points:
-        """G(seed) at some columns; seeds and columns broadcast. The low words are the ring's."""
+        """G(seed) at some columns; seeds and columns broadcast. The caller reduces to the ring."""
         shape = np.broadcast_shapes(seed.shape[:-1], columns.shape)
         blocks = np.empty((*shape, 2), dtype=np.uint64)
         blocks[:] = seed
@@ -283,7 +281,7 @@ class SquareRoot:
         return words
 
     def _evaluate_one(self, server: int, key: Bytes, points: Points) -> Words:
-        if not self._well_formed(server, key):
+        if not self.validate(server, key[None])[0]:
             raise ValueError("a square-root key names slots that do not exist, or out of order")
         table, entries, vectors = self._split(server, key)
         rows = (points >> np.uint64(self.bits - self.row_bits)).astype(np.intp)
@@ -301,7 +299,7 @@ class SquareRoot:
 
 
 class _Stream:
-    """Consecutive words of one seed's expansion."""
+    """Hands out the words of one seed's expansion, one after another."""
 
     def __init__(self, seed: Bytes, words: int) -> None:
         self._words: Points = expand_seeds(seed, words)[0]

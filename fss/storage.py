@@ -1,14 +1,14 @@
 """Two-server keys as evaluation reads them: rows as uploaded, or level-major segments.
 
-A segment of K keys holds every field of its rows for all K keys before the next field:
+A segment of K keys holds one field of all K keys, then the next field of all K keys, and so on:
 
     root seeds        K × 16 bytes
     for each level    K × 16 bytes of seed corrections, then (comparison) K ring words
     terminal words    `words` times K ring words
 
 so a field at offset f of a row starts at K·f. Evaluation then reads each level as one run of
-memory, and a file of segments can be mapped and never be loaded whole. This module does no I/O:
-callers map or read a file and pass the array.
+memory, and a file of segments can be memory-mapped instead of loaded whole. This module does no
+I/O: callers map or read a file and pass the array.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ class KeyRows:
 
 @dataclass(frozen=True, repr=False)
 class Segment:
-    """K keys level-major, without the header; `data` is one-dimensional, may be a memory map."""
+    """K keys, level-major, without a header; `data` is one-dimensional and may be a memory map."""
 
     shape: TreeShape
     data: Bytes
@@ -52,7 +52,7 @@ class Segment:
             raise ValueError("a segment must be contiguous")
         if self.data.size % self.shape.key_bytes:
             raise ValueError(
-                f"a segment of {self.data.size} bytes is no whole number of keys"
+                f"a segment of {self.data.size} bytes does not divide into keys"
                 f" of {self.shape.key_bytes} bytes"
             )
 
@@ -96,7 +96,7 @@ Keys = Bytes | Segment | KeyTable
 
 
 def level_major(shape: TreeShape, rows: Bytes) -> Segment:
-    """Transpose uploaded rows. Raises ValueError unless they are (K, key_bytes) uint8."""
+    """Transposes uploaded rows. Raises ValueError unless they are (K, key_bytes) uint8."""
     source = KeyRows(shape, rows)
     data = np.empty(source.count * shape.key_bytes, dtype=np.uint8)
     segment = Segment(shape, data)
@@ -106,12 +106,13 @@ def level_major(shape: TreeShape, rows: Bytes) -> Segment:
 
 
 def table(shape: TreeShape, blocks: Iterable[Bytes]) -> KeyTable:
-    """A key table of one segment for each block of rows."""
+    """A key table with one segment for each block of rows."""
     return KeyTable(shape, tuple(level_major(shape, rows) for rows in blocks))
 
 
 def parts(shape: TreeShape, keys: Keys) -> Sequence[KeyRows | Segment]:
-    """`keys` in any of its forms, as pieces with a common `field`; ValueError on another shape."""
+    """`keys`, in whatever form, as pieces that all have `field`. Raises ValueError if they were
+    stored for another shape."""
     if isinstance(keys, KeyTable | Segment):
         if keys.shape != shape:
             raise ValueError("these keys are stored for another domain, ring or function")

@@ -1,7 +1,7 @@
 """Gen and evaluation of two-server tree keys, on the implementation that `native` chooses.
 
-Evaluation here returns each server's plain word S_b; the function is S_0 − S_1. `dcf` and `dpf`
-give it its sign and meaning.
+Evaluation returns each server's plain word S_b; the function's value is S_0 − S_1. `dcf` and `dpf`
+turn these words into additive shares of a comparison or a point function.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ RANDOMNESS_BYTES = 2 * SEED_BYTES
 def gen(
     shape: TreeShape, alphas: npt.ArrayLike, randomness: Bytes, threads: int | None = None
 ) -> tuple[Bytes, Bytes]:
-    """Rows of both servers, each (K, key_bytes).
+    """Both servers' rows, each (K, key_bytes).
 
-    `randomness` is (K, 32) uint8: uniform, secret, and never used again, for it determines both
+    `randomness` is (K, 32) uint8: uniform, secret, and never used again, because it determines both
     keys. Raises ValueError on a wrong shape or dtype, or on an α outside the domain.
     """
     alphas = as_points(alphas, shape.bits, "alphas")
@@ -32,8 +32,8 @@ def gen(
     if code is None:
         return twin.gen(shape, alphas, randomness)
     randomness = np.ascontiguousarray(randomness)
-    # One allocation, because the allocator keeps one for the next call but gives two back to the
-    # system, and faulting their pages in again costs more than filling them.
+    # One allocation for both: the allocator keeps a single one for the next call, but returns two
+    # to the system, and faulting their pages in again costs more than filling them.
     rows0, rows1 = np.empty((2, len(alphas), shape.key_bytes), dtype=np.uint8)
 
     def work(begin: int, end: int) -> None:
@@ -54,8 +54,8 @@ def gen(
 def validate(shape: TreeShape, rows: Bytes) -> npt.NDArray[np.bool_]:
     """Which rows are canonical: the root's two control bits must be clear.
 
-    Any other content is a key of some function, possibly one that counts twice; no server alone
-    can tell. Raises ValueError if the rows have another length than the shape's keys.
+    Every canonical row is a key of some function, possibly of one that counts twice; a server alone
+    cannot tell. Raises ValueError if the rows are not as long as the shape's keys.
     """
     rows = as_bytes(rows, shape.key_bytes, "keys")
     canonical: npt.NDArray[np.bool_] = (rows[:, 0] & np.uint8(CONTROL_MASK)) == 0
@@ -89,7 +89,7 @@ def evaluate(
 def evaluate_sum(
     shape: TreeShape, server: int, keys: Keys, points: npt.ArrayLike, threads: int | None = None
 ) -> Words:
-    """(T,) sums over the keys of what `evaluate` returns, in memory that does not grow with K."""
+    """(T,) column sums of `evaluate`, over all keys, in memory that does not grow with K."""
     _check_server(server)
     points = as_points(points, shape.bits, "thresholds")
     pieces = parts(shape, keys)
@@ -105,7 +105,7 @@ def evaluate_sum(
 
 
 def count(shape: TreeShape, keys: Keys) -> int:
-    """How many keys there are, in any of their forms."""
+    """How many keys there are, as rows, a segment or a table."""
     return sum(piece.count for piece in parts(shape, keys))
 
 
@@ -146,7 +146,7 @@ def _native_shape(shape: TreeShape) -> tuple[int, int, int, int, int]:
 def _native_data(piece: KeyRows | Segment) -> tuple[Bytes, bool]:
     if isinstance(piece, Segment):
         return piece.data, True
-    # Rows stay where they are, also beside a header: a copy would take as much memory again.
+    # Rows are read in place, even next to a header: a copy would double the memory.
     row, byte = piece.rows.strides
     in_place = byte == 1 and row >= piece.shape.key_bytes
     return piece.rows if in_place else np.ascontiguousarray(piece.rows), False

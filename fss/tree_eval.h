@@ -76,7 +76,7 @@ FN void NAME(value)(const uint8_t *from, int turn, const VEC *k, const uint8_t *
     }
 }
 
-/* What `value` would write, added up over all lanes: nothing has to leave the registers. */
+/* The sum over all lanes of what `value` would write: nothing has to leave the registers. */
 FN uint64_t NAME(value_sum)(const uint8_t *from, int turn, const VEC *k, const uint8_t *correction,
                             int word_bytes, size_t count)
 {
@@ -96,7 +96,8 @@ FN uint64_t NAME(value_sum)(const uint8_t *from, int turn, const VEC *k, const u
     return NAME(low_words)(V_ADD(sum, corrections));
 }
 
-/* Both children and the value of a node at once, for all three need its seed: right in place. */
+/* Both children and the value of a node at once, since all three need its seed. The right child
+ * replaces its parent. */
 FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
                          const uint8_t *seeds, const uint8_t *words, int word_bytes,
                          uint8_t *left, uint64_t *values, size_t count)
@@ -227,8 +228,8 @@ static inline size_t NAME(split)(const uint64_t *points, size_t low, size_t high
     return low;
 }
 
-/* Whether of a node that decides `bit` only its value is needed: its first point turns left and then
- * only right, and there is at most one more, which only turns right. */
+/* Whether a node that decides `bit` is needed for its value only: its first point turns left and
+ * then only right, and at most one more point follows, which only turns right. */
 static inline int NAME(one_value)(const uint64_t *points, size_t low, size_t high, uint64_t bit)
 {
     const uint64_t rest = bit | (bit - 1);

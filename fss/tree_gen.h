@@ -77,7 +77,7 @@ FN void NAME(gen_level)(NAME(path) *path, size_t key, __m128i bit, const VEC (*k
     V_STORE(path->seeds[1] + at, NAME(clear)(keep1));
 }
 
-/* What words `low` and `high` of a terminal node must open to: the step, or the point, at alpha. */
+/* The values that words `low` and `high` of a terminal node open to: the step or point at alpha. */
 FN VEC NAME(terminal_target)(const tree_shape *s, VEC last, int low, int high)
 {
     const VEC here = V_PAIR(low, high);

@@ -1,4 +1,4 @@
-/* A node at once, its values only added up: nothing of them has to leave the registers. Included by
+/* Nodes whose values are only added up, so that they never leave the registers. Included by
  * tree_eval.h, once for each instruction set. */
 
 /* H of TOGETHER vectors of seeds under all usages, but for the last round: y[usage][j]. */

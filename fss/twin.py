@@ -1,4 +1,4 @@
-"""The tree algorithms in numpy and `cryptography`: what the native loops must equal bit for bit.
+"""Tree keys in numpy and `cryptography`. The native loops must agree with them bit for bit.
 
 Both servers' algorithms are deterministic functions of their arguments. Time depends on public
 sizes and thresholds only, never on α or on a key's content.
@@ -11,7 +11,7 @@ from tallyroom.fss.ring import Bytes, Points, Words
 from tallyroom.fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
 from tallyroom.fss.storage import KeyRows, Segment
 
-# Tree nodes worked on together: bounds memory, and fits the second-level cache.
+# How many tree nodes are computed together: this bounds memory and fits the second-level cache.
 BLOCK_NODES = 1 << 14
 
 _SEED = np.array([~np.uint64(CONTROL_MASK), ~np.uint64(0)], dtype=np.uint64)
@@ -32,7 +32,7 @@ def gen(shape: TreeShape, alphas: Points, randomness: Bytes) -> tuple[Bytes, Byt
 
 
 def _gen_block(shape: TreeShape, alphas: Points, randomness: Bytes, rows: Bytes) -> Bytes:
-    """Write server 0's rows; return server 1's root seeds, all that its rows differ in."""
+    """Writes server 0's rows and returns server 1's root seeds; the rest of its rows is equal."""
     count = len(alphas)
     seeds = np.ascontiguousarray(randomness).view("<u8").reshape(count, 2, 2) & _SEED
     roots = seeds.view(np.uint8).reshape(count, 2, SEED_BYTES)
@@ -78,14 +78,14 @@ def _correct_word(target: Points, values: Points, control: Points) -> Points:
 
 
 def _put(rows: Bytes, offset: int, words: Words, shape: TreeShape) -> None:
-    """Ring words, one or more a row; every field starts at a multiple of a word."""
+    """Writes ring words, one or more per row; every field starts at a multiple of a word."""
     start = offset // shape.ring.bytes
     columns = words.reshape(len(rows), -1)
     rows.view(shape.ring.dtype)[:, start : start + columns.shape[1]] = columns
 
 
 def _terminal_words(shape: TreeShape, seeds: Points, word_index: int) -> Points:
-    """One word below terminal nodes, before correction; high bits are for the caller to drop."""
+    """One word of each terminal node, before correction; the caller drops the high bits."""
     block, position = divmod(word_index, SEED_BYTES // shape.ring.bytes)
     numbered = seeds | np.array([block, 0], dtype=np.uint64)
     half, shift = divmod(position * shape.ring.bits, 64)
@@ -95,10 +95,10 @@ def _terminal_words(shape: TreeShape, seeds: Points, word_index: int) -> Points:
 def evaluate_block(
     shape: TreeShape, server: int, part: KeyRows | Segment, begin: int, end: int, points: Points
 ) -> Points:
-    """(points, keys) unsigned shares at sorted distinct `points`, modulo the ring after `reduce`.
+    """(points, keys) words S_b at sorted distinct `points`; the caller reduces them to the ring.
 
-    Breadth-first over the trie of the points' prefixes: each prefix is computed once for a key. A
-    threshold that only turns right from some level on meets no more values and is left behind.
+    Goes breadth-first over the trie of the points' prefixes, so each prefix is computed once per
+    key. A threshold that only turns right from some level on meets no more values: it is settled.
     """
     count = end - begin
     everything, waiting = np.empty((len(points), count), dtype=np.uint64), np.arange(len(points))

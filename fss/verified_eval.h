@@ -1,4 +1,4 @@
-/* Evaluation of verified keys, and what the servers compare of them; included after verified_gen.h,
+/* Evaluation of verified keys, and the prints that servers compare; included after verified_gen.h,
  * once for each instruction set.
  *
  * Depth-first over the visited nodes, which come in preorder, a chunk of keys at a time. A node's
@@ -12,7 +12,7 @@ typedef struct {
     size_t lanes;
 } NAME(verified_walk);
 
-/* What one node adds for LANES keys: returns their values, and adds to their prints. */
+/* One node for LANES keys: returns their values, and adds their proofs to their prints. */
 FN VEC NAME(verified_node)(VEC state, VEC a, VEC b, const uint8_t *words, const uint8_t *proofs,
                            VEC w0, VEC w1, VEC *print)
 {
@@ -162,7 +162,7 @@ FN void NAME(verified_corrections)(NAME(verified_walk) *w)
     }
 }
 
-/* At the roots, with nothing added yet. */
+/* Starts at the roots, with empty prints and totals. */
 FN void NAME(verified_start)(NAME(verified_walk) *w, int usages)
 {
     verified_evaluation *e = w->e;

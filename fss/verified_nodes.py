@@ -1,4 +1,4 @@
-"""Which nodes of a verified key's tree are visited for some thresholds, and which are compared."""
+"""Which nodes of a verified key's tree given thresholds visit, and which of them are compared."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,23 +9,23 @@ import numpy as np
 from tallyroom.fss.ring import Bytes, Points
 
 NODE_WEIGHTS: Final = 4
-"""Words of weights for each compared node: three for its proof, and one that is not used."""
+"""Words of weights for each compared node: three for its proof, and one unused."""
 
 MIN_LEAF_LEVEL: Final = 2
 
 
 class NodeKind(IntEnum):
     INNER = 0
-    """Split into its children, and not compared."""
+    """Split into its children, not compared."""
     CHECKED = 1
-    """Split, and compared: there are leaves at its level."""
+    """Split into its children and compared, because its level has leaves."""
     LEAF = 2
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """`kinds`, `levels` and `prefixes` of the visited nodes, in preorder. They are a whole tree:
-    its leaves tile the domain. `ends` is, for each threshold, the leaf that ends there."""
+    """`kinds`, `levels` and `prefixes` of the visited nodes, in preorder. They form a whole tree,
+    whose leaves cover the domain. `ends` is, for each threshold, the leaf that ends there."""
 
     kinds: Bytes
     levels: Points
@@ -46,19 +46,19 @@ class Nodes:
 
 
 def state_block(level: int) -> int:
-    """Which block of a row corrects the states of a level; those of its values and proofs follow,
-    but for the first level, which has none."""
+    """Which block of a row corrects the states of a level. The blocks that correct its values and
+    proofs follow; the first level has neither."""
     return 1 if level == 1 else 3 * level - 4
 
 
 def blocks_of(levels: int) -> int:
-    """Blocks in front of a row that so many levels take, at least two."""
+    """How many blocks the first `levels` levels of a row take; `levels` is at least two."""
     return state_block(levels) + 3
 
 
 def visited(points: Points, bits: int) -> Nodes:
-    """A node is split if one of the thresholds is inside it and not its last point, and in any case
-    above the second level."""
+    """The nodes that `points` visit. A node is split if it contains a threshold other than its last
+    point; nodes above the second level are always split."""
     points = points.astype(np.uint64)
     distinct = np.unique(points)
     prefixes = np.zeros(1, dtype=np.uint64)
@@ -87,5 +87,5 @@ def visited(points: Points, bits: int) -> Nodes:
 
 
 def _first(prefixes: Points, below: int) -> Points:
-    """The first points of nodes with so many bits below them; numpy shifts by less than 64."""
+    """The first point of each node that has `below` bits below it. numpy cannot shift by 64."""
     return prefixes << np.uint64(below) if below < 64 else prefixes

@@ -6,12 +6,12 @@
 
 enum { VERIFIED_USAGES = 3, MAX_VERIFIED_BYTES = 48 * MAX_BITS - 16, NODE_WEIGHTS = 4 };
 
-/* Grid keys, as grid.py describes them: a usage more, words of the leaves below a node, and where the
- * low part begins, so many blocks after the last level's corrections. */
+/* Grid keys, as grid.py describes them: one more usage, the words of the leaves below a node, and
+ * how many blocks after the last level's corrections the low part begins. */
 enum { LOW_BITS = 3, WORD_BLOCKS = 4, WORDS_USAGE = 3, GRID_USAGES = 4, LOW_OFFSET = 7 };
 enum { LOW_BLOCKS = 3 * LOW_BITS - 1, MIN_GRID_BITS = LOW_BITS + 2, MAX_GRID_BITS = 24 };
 
-/* A visited node: split and not compared, split and compared, or not split. */
+/* Kinds of visited node: split and not compared, split and compared, not split. */
 enum { INNER, CHECKED, LEAF };
 
 typedef struct {
@@ -19,8 +19,8 @@ typedef struct {
     size_t key_bytes;
 } verified_shape;
 
-/* The block of a level that corrects states; from the second level on, one that corrects the value
- * and a third of the proof and one that corrects the rest of the proof follow. */
+/* The block of a level that corrects states. From the second level on two more follow: one corrects
+ * the value and a third of the proof, the next the rest of the proof. */
 static inline int state_block(int level)
 {
     return level == 1 ? 1 : 3 * level - 4;

@@ -1,4 +1,4 @@
-"""Verified keys in numpy and `cryptography`: what the native loops must equal bit for bit."""
+"""Verified keys in numpy and `cryptography`. The native loops must agree with them bit for bit."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def evaluate_sum(
     weights: Points,
     prints: Points,
 ) -> Points:
-    """Sums at the leaves over all keys; writes every key's print."""
+    """Returns the sums over all keys at each leaf, and writes every key's print."""
     sums = np.zeros(nodes.leaves, dtype=np.uint64)
     compared = weights.reshape(-1, NODE_WEIGHTS)[:, :_PROOF_WORDS].reshape(-1)
     all_weights = np.concatenate([correction_weights[2:], compared])
@@ -70,11 +70,11 @@ def evaluate_sum(
 
 
 def visit_nodes(hash_keys: bytes, blocks: Points, nodes: Nodes) -> tuple[Points, Points]:
-    """Corrected values at the leaves, and proofs at the compared nodes, a row for each key."""
+    """Corrected values at the leaves, and proofs at the compared nodes; one row per key."""
     children, first, second, *_ = usages_of(hash_keys)
     values: list[Points] = []
     proofs: list[Points] = []
-    pending = [blocks[:, 0]]  # states of nodes that preorder has not come to
+    pending = [blocks[:, 0]]  # states of the nodes still to be visited
     for kind, level in zip(nodes.kinds.tolist(), nodes.levels.tolist(), strict=True):
         state = pending.pop()
         control = state[:, 0] & _ONE
@@ -92,8 +92,8 @@ def visit_nodes(hash_keys: bytes, blocks: Points, nodes: Nodes) -> tuple[Points,
 
 
 def carryless(words: Points, weights: Points) -> Points:
-    """(K, 2): low and high words of the sums over columns of words times weights, which are
-    polynomials over GF(2)."""
+    """(K, 2) low and high words of Σ words[:, i]·weights[i], with words as polynomials over
+    GF(2)."""
     out = np.zeros((len(words), 2), dtype=np.uint64)
     for bit in range(64):
         chosen = words[:, (weights >> np.uint64(bit)) & _ONE == 1]

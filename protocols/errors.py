@@ -1,4 +1,4 @@
-"""Whose fault it is decides what happens next, so every error says whose it is."""
+"""Errors, by whose fault they are: that decides what happens next."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ class TallyError(Exception):
 class LocalError(TallyError, ValueError):
     """Our own caller asked for something that cannot be done. Nothing was sent or written.
 
-    Messages name options as the command does, `--min-parties`; to a caller in Python they say
-    `min_parties`.
+    Messages are written with the command's options, as in `--min-parties`; a caller in Python sees
+    `min_parties` instead.
     """
 
     def __str__(self) -> str:
@@ -34,7 +34,8 @@ def _in_python(flag: re.Match[str]) -> str:
 
 @contextmanager
 def words_of_the_command() -> Iterator[None]:
-    """Errors name options by their flags: around all that the command does, in all its threads."""
+    """Within this context, errors name options by their flags, in all threads. The command runs
+    inside it."""
     global _of_command
     before, _of_command = _of_command, True
     try:
@@ -57,8 +58,8 @@ class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
 
 
 class AnswerRefused(RunFailed):
-    """An answer came, and it is not proved to be one to what was asked."""
+    """An answer came, but it is not proved to answer the question that was asked."""
 
 
 class Interrupted(TallyError):  # noqa: N818 - it names what happened, not a mistake
-    """Whoever asked does not want the answer any more; the message says what became of it."""
+    """The run was interrupted by whoever asked; the message says what became of it."""

@@ -1,18 +1,18 @@
-"""What an aggregator can do for a question. Aggregators state it (`Aggregator.offers`), statistics
-and studies ask for it: neither needs to know the other's name."""
+"""The capabilities of aggregators. An aggregator states what it offers (`Aggregator.offers`), and a
+statistic or study asks for what it needs, so neither has to know the other's name."""
 
 from enum import StrEnum
 
 
 class Offer(StrEnum):
     SUM = "sum"
-    """Vectors are added up."""
+    """Adds up vectors."""
     COMPARE = "compare"
-    """Keys are stored once; values at most t are then counted for any t."""
+    """Stores keys once; then counts the values that are at most t, for any t."""
     RANDOMIZE = "randomize"
-    """Each record is randomized where it is, and reported by itself: the local model."""
+    """The local model: parties randomize each record and report it by itself."""
     CURATE = "curate"
-    """One server sees the exact sum, and is trusted with it."""
+    """One trusted server sees the exact sum."""
 
 
 Offers = frozenset[Offer]

@@ -7,30 +7,24 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
-from tallyroom.protocols.joint.above_threshold import FirstAbove
-from tallyroom.protocols.joint.choice import Choice
-from tallyroom.protocols.joint.noise_circuit import (
-    DEFAULT_DELTA,
-    JointGeometric,
-    JointLaplace,
-    JointNoise,
-)
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon
 from tallyroom.protocols.privacy.mechanisms import (
-    DiscreteLaplace,
+    LAPLACE,
     Placement,
     enough_shares,
-    parse_epsilon,
+    laplace_scale,
 )
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.adjacency import Adjacency
+from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.protocols.wire.messages import (
     DIGEST_BYTES,
@@ -39,6 +33,9 @@ from tallyroom.protocols.wire.messages import (
     NONCE_BYTES,
     RUN_BYTES,
 )
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
@@ -52,9 +49,6 @@ MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_JOINT_COINS = 1 << 27
 """Of all those noises together, however little δ is granted: some 6 GB."""
-MAX_EPSILON_TEXT = 64
-"""Characters of ε as a fraction: it is read back, and stands in receipts."""
-LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
 ASKING_BYTES = 16
 _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
@@ -62,6 +56,16 @@ _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 """Of a field that changes nothing in what is released: two questions that differ in no other ask
 for one release. Every other field is part of what a release is, without a word."""
+
+
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
+"""Fields of a query, and of a question, that are left out of it where they are as here."""
+
+
+def chosen(asked: object) -> dict[str, Any]:
+    """Those of `SAID_IF_CHOSEN` that somebody chose."""
+    found = {name: getattr(asked, name) for name in SAID_IF_CHOSEN}
+    return {name: value for name, value in found.items() if value != SAID_IF_CHOSEN[name]}
 
 
 def of_the_release(each: Field[Any]) -> bool:
@@ -79,28 +83,24 @@ def run_name(nonce: bytes, encoded: bytes) -> bytes:
     return nonce + digest.digest()
 
 
-def check_later(epsilon: Fraction | None, later_epsilon: Fraction, later_delta: float) -> None:
-    """Raises `LocalError` where nothing like it can follow in a study."""
-    if later_epsilon < 0 or not 0 <= later_delta < 1:
-        raise LocalError("what a study spends later is an epsilon from 0 and a delta below 1")
-    if len(str(later_epsilon)) > MAX_EPSILON_TEXT:
-        raise LocalError("a study's epsilon has too many digits: write it shorter")
-    if epsilon is None and (later_epsilon or later_delta):
+def check_later(epsilon: Fraction | None, later: PrivacyLoss) -> None:
+    """Raises `LocalError` unless a study can spend `later` after a question of such an ε."""
+    if not later.bounded or later.delta >= 1:
+        raise LocalError("what a study spends later is bounded, with a delta below 1")
+    if epsilon is None and not later.nothing:
         raise LocalError("a study without noise has nothing to spend later")
+    encode_later(later)  # which too many digits prevent
 
 
-def later_fields(later_epsilon: Fraction, later_delta: float) -> dict[str, object]:
-    """Of the encoding; a question that is no study's has none."""
-    if not later_epsilon and not later_delta:
-        return {}
-    return {"later_epsilon": str(later_epsilon), "later_delta": float(later_delta)}
+def encode_later(later: PrivacyLoss) -> dict[str, object]:
+    """The fields of an encoding that tell what a study spends later. Without any, nothing."""
+    return {} if later.nothing else later.encode("later_")
 
 
-def read_later(text: object) -> Fraction:
-    """Raises `LocalError` on anything but a short fraction."""
-    if not isinstance(text, str) or not LATER.fullmatch(text):
-        raise LocalError(f"what a study spends later cannot be {text!r:.40}")
-    return Fraction(text)
+def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
+    """Takes those fields out of an encoding. Raises `LocalError`."""
+    told = any(name.startswith("later_") for name in fields)
+    return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class Query:
     its question: the answer to an earlier one, however alike, has another.
 
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
-    and with other noise.
+    and with other noise. `law` names the law of the noise (`NoiseLaw`).
 
-    `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
-    one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
-    (`foreseen`). They are charged when they are asked, like any question.
+    `later` is what the questions of the same study may spend after this one. A keeper of a ledger
+    takes no part in a study that its cap cannot hold to the end (`foreseen`). They are charged when
+    they are asked, like any question.
     """
 
     nonce: bytes = field(metadata=_OF_THE_ASKING)
@@ -136,10 +136,10 @@ class Query:
     max_records_per_party: int = 1
     deadline: float = field(default=30.0, metadata=_OF_THE_ASKING)
     delta: float = 0.0
-    later_epsilon: Fraction = field(default=Fraction(0), metadata=_OF_THE_ASKING)
-    later_delta: float = field(default=0.0, metadata=_OF_THE_ASKING)
+    later: PrivacyLoss = field(default=NO_LOSS, metadata=_OF_THE_ASKING)
     asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
+    law: str = LAPLACE
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -166,17 +166,17 @@ class Query:
             )
         if len(self.aggregator) > MAX_SPEC:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
-        if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
+        if self.epsilon is not None and len(str(self.epsilon)) > MAX_TEXT:
             raise LocalError("epsilon has too many digits: write it shorter")
         if self.asking and not _ASKING.fullmatch(self.asking):
             raise LocalError(f"an asking is named by {2 * ASKING_BYTES} hexadecimal digits")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
-        check_later(self.epsilon, self.later_epsilon, self.later_delta)
+        check_later(self.epsilon, self.later)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
-        plan, name = self.plan, self.statistic.asked_as
+        plan, name = self.plan, asked_as(self.statistic)
         if max(plan.length, plan.released, plan.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {plan.length} are too long to aggregate")
         if self.choice is not None and self.noise is not Placement.JOINT:
@@ -201,6 +201,7 @@ class Query:
                 f"{plan.noises} noises are too many to draw together: {MAX_JOINT_NOISES} at most"
             )
         plan.check_asked(self.parties, self.noise)
+        self._check_law()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
@@ -209,6 +210,28 @@ class Query:
             )
         if curated and self.records_per_unit != 1:
             raise LocalError(f"{name} protects one record only: --unit record")
+
+    def _check_law(self) -> None:
+        """Raises `LocalError` where noise of the law cannot be drawn."""
+        law = noise_law_named(self.law)
+        if self.law == LAPLACE:
+            return
+        if not self.plan.any_law:
+            raise LocalError(
+                f"{asked_as(self.statistic)} like this takes no noise law but {LAPLACE}, not "
+                f"{self.law}: leave --noise-law out"
+            )
+        if self.noise in (Placement.JOINT, Placement.PER_PAIR):
+            instead = "total" if self.noise is Placement.PER_PAIR else "each-server"
+            raise LocalError(
+                f"{self.noise} noise is drawn inside a circuit, which has no law but {LAPLACE}, "
+                f"not {self.law}: leave --noise-law out, or take --noise {instead}"
+            )
+        if self.noise in (Placement.PARTIES, Placement.SHARED) and not law.has_shares:
+            raise LocalError(
+                f"noise of the law {self.law} is not drawn in shares, as {self.noise} noise is: "
+                "take --noise each-server or curator"
+            )
 
     @cached_property
     def run(self) -> bytes:
@@ -266,14 +289,31 @@ class Query:
             )
 
     @property
-    def mechanism(self) -> DiscreteLaplace | None:
-        """The noise that makes the answer `epsilon`-private; None when there is to be none."""
-        sensitivity = self.plan.sensitivity * self.records_per_unit
-        if self.choice is not None:
-            sensitivity *= self.choice.moves
-        if self.epsilon is None or sensitivity == 0:
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one unit of privacy moves what is released."""
+        moves = 1 if self.choice is None else self.choice.moves
+        return self.plan.sensitivity.of_group(self.records_per_unit * moves)
+
+    @cached_property
+    def mechanism(self) -> NoiseLaw | None:
+        """The noise that makes the answer private; None when there is to be none. Raises
+        `LocalError` where the law has none that costs no more than is granted."""
+        if self.epsilon is None or self.sensitivity.l1 == 0:
             return None
-        return DiscreteLaplace.spending(self.epsilon, sensitivity)
+        granted = PrivacyLoss.of(self.epsilon, self.delta)
+        found = noise_law_named(self.law).calibrated(granted, self.sensitivity)
+        if not found.loss(self.sensitivity) <= granted:
+            raise LocalError(f"noise of the law {self.law} costs more than {granted}")
+        return found
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
+        that are not exact; of another law, what it says."""
+        if self.mechanism is None or self.law == LAPLACE:
+            return PrivacyLoss.of(self.epsilon, self.sampler_delta)
+        stated = self.mechanism.loss(self.sensitivity)
+        return stated if stated.rho is None else stated.at(self.delta)
 
     @property
     def released(self) -> int:
@@ -289,12 +329,12 @@ class Query:
         return self.released if self.noise is Placement.PARTIES else self.plan.length
 
     @property
-    def circuit_noise(self) -> CircuitLaplace | None:
+    def circuit_noise(self) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
         return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
-    def choice(self) -> Choice | FirstAbove | None:
+    def choice(self) -> "joint.Choice | joint.FirstAbove | None":
         """What servers choose, where they release nothing else.
 
         Scores have room for all that parties can hold. Each party checks that of itself, and no
@@ -306,14 +346,15 @@ class Query:
         return replace(self.plan.rule, most=self.parties * self.max_records_per_party)
 
     @cached_property
-    def joint_noise(self) -> JointNoise | None:
+    def joint_noise(self) -> "joint.JointNoise | None":
         """The noise that two servers draw together; None where they draw none."""
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
-        kind = JointLaplace if self.choice is None else JointGeometric
+        kind = joint.JointLaplace if self.choice is None else joint.JointGeometric
         noises = self.plan.noises
-        delta = self.delta or DEFAULT_DELTA
-        noise = kind.spending(self.mechanism.scale, self.epsilon, delta, noises)
+        delta = self.delta or joint.DEFAULT_DELTA
+        scale = laplace_scale(self.mechanism)
+        noise = kind.spending(scale, self.epsilon, delta, noises)
         if noise.coins * noises > MAX_JOINT_COINS:
             raise LocalError(
                 f"{noises} noises of {noise.coins} coins each are too many to draw together: "
@@ -323,6 +364,11 @@ class Query:
 
     @property
     def numeric_delta(self) -> float:
+        """The δ that a release costs."""
+        return float(self.loss.delta)
+
+    @property
+    def sampler_delta(self) -> float:
         """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
         if self.epsilon is None or self.mechanism is None:
             return 0.0
@@ -333,26 +379,20 @@ class Query:
     @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        return Spend(self.data, self.run.hex(), self.epsilon, self.numeric_delta)
+        return Spend(self.data, self.run.hex(), self.loss)
 
     def foreseen(self, spend: Spend) -> Spend:
         """What a ledger must have room for before this question is answered: its own release, and
         the rest of its study. Nothing is charged by it."""
-        if spend.epsilon is None or not (self.later_epsilon or self.later_delta):
-            return spend
-        delta = as_written(spend.delta) + as_written(self.later_delta)
-        return replace(spend, epsilon=spend.epsilon + self.later_epsilon, delta=float(delta))
+        return replace(spend, loss=spend.loss + self.later)
 
     @property
     def release(self) -> tuple[object, ...]:
         """All that decides what is released, beside the statistic: every field that is not of the
-        asking alone. `honest` is in it where it is set."""
+        asking alone, but for those of `SAID_IF_CHOSEN` that nobody chose."""
         kept = [each.name for each in fields(self) if of_the_release(each)]
-        return tuple(
-            getattr(self, name)
-            for name in kept
-            if name != "statistic" and (name != "honest" or self.honest)
-        )
+        unsaid = SAID_IF_CHOSEN.keys() - chosen(self).keys()
+        return tuple(getattr(self, name) for name in kept if name not in {"statistic", *unsaid})
 
     @property
     def stream(self) -> str:
@@ -384,9 +424,9 @@ class Query:
                 "max_records_per_party": self.max_records_per_party,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
-                **later_fields(self.later_epsilon, self.later_delta),
+                **encode_later(self.later),
                 "asking": self.asking,
-                **({"honest": self.honest} if self.honest else {}),
+                **chosen(self),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -418,7 +458,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             statistic=statistic.from_parameters(fields.pop("parameters")),
             epsilon=parse_epsilon(fields.pop("epsilon")),
             noise=Placement(fields.pop("noise")),
-            later_epsilon=read_later(fields.pop("later_epsilon", "0")),
+            later=decode_later(fields),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
     except MALFORMED as error:
@@ -434,7 +474,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),
-    "later_delta": (int, float),
+    "law": str,
 }
 
 

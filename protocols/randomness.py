@@ -1,16 +1,17 @@
-"""Randomness as an argument: a keyed stream that shells draw from the system or from a seed.
+"""Randomness as an argument: a keyed generator whose key shells take from the system or a seed.
 
-AES-128 in counter mode is the generator, as a stream (`bytes`, `words`) and as a function of ids
+The generator is AES-128 in counter mode, as a stream (`bytes`, `words`) and as a function of ids
 (`rows`, `streams`), so that what a party draws does not depend on the block it is computed in.
 
-What a party draws must depend on its data as well. Masks that follow from the run and the query
-alone would be used twice by a party that is restarted in mid-run with other data: a server that saw
-both submissions would subtract them and hold the exact difference of the party's vectors. So a
+What a party draws must also depend on its data. If masks followed from the run and the query alone,
+a party that is restarted in mid-run with other data would use them twice: a server that saw both
+submissions could subtract them and would have the exact difference of the party's vectors. So a
 party's randomness is `bound`: the 128-bit fingerprint of its records (`protocols.fingerprints`)
-takes the place of its id in every AES block. The same data give the same bytes again, which makes
-sending them again harmless; other data give independent ones. Blocks of two parties, or of one with
-two data sets, meet with probability 2^-128 a pair: 2^30 blocks under one key, a million parties
-with a vector of 2000 each, meet anywhere with probability below 2^-68, as for any use of AES.
+takes the place of its id in every AES block. The same data give the same bytes again, so sending
+them again is harmless; other data give independent ones. Blocks of two parties, or of one party
+with two data sets, collide with probability 2^-128 per pair. Among 2^30 blocks under one key, as
+for a million parties with vectors of 2000, a collision has probability below 2^-68, as for any use
+of AES.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ Fingerprints = NDArray[np.uint64]
 
 
 class Randomness:
-    """A secret generator. Whoever knows its key knows all that was drawn from it."""
+    """A secret generator. Whoever knows its key knows everything drawn from it."""
 
     def __init__(self, key: bytes, bound: tuple[Ids, Fingerprints] | None = None) -> None:
         if len(key) != KEY_BYTES:
@@ -43,7 +44,7 @@ class Randomness:
 
     @classmethod
     def for_role(cls, seed: int | None, role: str) -> "Randomness":
-        """What a shell gives its role: from the operating system, or from a run's seed."""
+        """The generator that a shell gives its role, from the operating system or a run's seed."""
         return cls(os.urandom(KEY_BYTES)) if seed is None else cls.from_seed(seed, role)
 
     @classmethod
@@ -53,7 +54,7 @@ class Randomness:
 
     @classmethod
     def public(cls, name: bytes) -> "Randomness":
-        """Coins that all who know a run's name toss alike: for what need not be secret."""
+        """Public coins, the same for all who know a run's name: for what need not be secret."""
         return cls(hashlib.blake2s(name, digest_size=KEY_BYTES, person=b"tallycns").digest())
 
     def derive(self, label: str) -> "Randomness":
@@ -61,12 +62,12 @@ class Randomness:
         return Randomness(_subkey(self._key, label), self._bound)
 
     def bound(self, ids: Ids, fingerprints: Fingerprints) -> "Randomness":
-        """The same generator for these ids alone, each with its fingerprint in its place."""
+        """The same generator, for these ids only, each replaced by its fingerprint."""
         order = np.argsort(ids)
         return Randomness(self._key, (ids[order], fingerprints[order]))
 
     def along(self, links: NDArray[np.uint64], ends: NDArray[np.uint32]) -> "Randomness":
-        """The generator of links, each bound to the data of the party at our end of it."""
+        """The generator for links, each bound to the data of the party at our end of it."""
         if self._bound is None:
             return self
         inputs = self.places(ends)
@@ -74,19 +75,19 @@ class Randomness:
         return self.bound(links, encrypted(self.cipher("links"), inputs))
 
     def of(self, label: str, party: int) -> "Randomness":
-        """The generator of one party for one purpose, bound to what it holds."""
+        """The generator of one party for one purpose, bound to the party's data."""
         return Randomness(self.rows(label, np.array([party], np.uint32), KEY_BYTES).tobytes())
 
     def bytes(self, count: int) -> bytes:
-        """Of the key alone: not for what a party hides its data with."""
+        """Bytes that depend on the key only: not for hiding a party's data."""
         return self._stream.update(bytes(count))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
     def rows(self, label: str, ids: Ids, width: int) -> NDArray[np.uint8]:
-        """`width` bytes for every id, shape (len(ids), width): a function of label and id, and of
-        the fingerprint where this is bound."""
+        """`width` bytes for every id, shape (len(ids), width). They depend on the label and on the
+        id, or its fingerprint if this generator is bound."""
         blocks = -(-width // BLOCK_BYTES)
         places = self.places(ids)
         inputs = np.empty((len(ids), blocks, 2), dtype="<u8")
@@ -96,7 +97,7 @@ class Randomness:
         return drawn.reshape(len(ids), BLOCK_BYTES * blocks)[:, :width]
 
     def streams(self, label: str, ids: Ids, count: int) -> "Streams":
-        """`count` streams for every id: each a function of what `rows` is one of, and its place."""
+        """`count` streams for every id. Each depends on its number and on what `rows` depend on."""
         return Streams(self.cipher(label), self.places(ids), count)
 
     def cipher(self, label: str) -> CipherContext:
@@ -104,7 +105,7 @@ class Randomness:
         return Cipher(algorithms.AES(_subkey(self._key, label)), modes.ECB()).encryptor()
 
     def places(self, ids: Ids) -> Fingerprints:
-        """Where the blocks of each id begin: at its fingerprint, or at the id itself."""
+        """The first AES block of each id: its fingerprint, or the id itself if not bound."""
         if self._bound is None:
             places = np.zeros((len(ids), 2), dtype=np.uint64)
             places[:, 1] = ids
@@ -112,13 +113,13 @@ class Randomness:
         known, fingerprints = self._bound
         at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
         if not np.array_equal(known[at], ids):
-            raise ValueError("randomness of a party that holds nothing here")
-        found: Fingerprints = fingerprints[at]
-        return found
+            raise ValueError("this randomness is not bound to the data of one of these parties")
+        bound: Fingerprints = fingerprints[at]
+        return bound
 
 
 class Streams:
-    """Many streams of 64-bit words, numbered row by row: `count` of every id in turn."""
+    """Many streams of 64-bit words: `count` for the first id, then `count` for the next, …"""
 
     def __init__(self, cipher: CipherContext, places: Fingerprints, count: int) -> None:
         self._cipher = cipher
@@ -130,7 +131,7 @@ class Streams:
         return len(self._steps)
 
     def pairs(self, which: NDArray[np.intp]) -> NDArray[np.uint64]:
-        """The next two words of these streams, none of which is named twice; shape (n, 2)."""
+        """The next two words of each of these streams, shape (n, 2). No stream may occur twice."""
         row, place = np.divmod(which, self._count)
         steps = self._steps[which]
         inputs = self._places[row]
@@ -139,12 +140,12 @@ class Streams:
         return encrypted(self._cipher, inputs)
 
     def words(self, which: NDArray[np.intp]) -> NDArray[np.uint64]:
-        """The next word of these streams; the second of its block is not used."""
+        """The next word of each of these streams; the second word of its block is skipped."""
         return self.pairs(which)[:, 0]
 
 
 def encrypted(cipher: CipherContext, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Blocks of two words, encrypted one by one, in the same shape."""
+    """Encrypts blocks of two words one by one, and keeps the shape."""
     data = np.ascontiguousarray(blocks, dtype="<u8").view(np.uint8).data
     return np.frombuffer(cipher.update(data), dtype="<u8").reshape(blocks.shape)
 

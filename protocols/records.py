@@ -28,7 +28,7 @@ class Holdings:
     columns: dict[str, Column]
 
     def __post_init__(self) -> None:
-        if len(self.ids) != len(np.unique(self.ids)):
+        if (np.diff(np.sort(self.ids)) == 0).any():
             raise LocalError("a party appears twice in one block")
 
     @property
@@ -41,25 +41,26 @@ class Holdings:
         return np.diff(self.starts, append=self.rows)
 
     def count_by_party(self, cells: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
-        """How many of each party's records are in each of `width` cells, shape (parties, width);
-        `cells` has the cell of every record."""
+        """How many of each party's records are in each of `width` cells, shape (parties, width).
+        `cells` is the cell of every record."""
         parties = len(self.ids)
         places = np.repeat(np.arange(parties), self.counts) * width + cells
         counts = np.bincount(places, minlength=parties * width)
         return counts.astype(np.uint64).reshape(parties, width)
 
     def column(self, name: str) -> Column:
+        """Raises `LocalError` if there is none. Other columns are not named: in a file without a
+        header, their names are cells of the first record."""
         try:
             return self.columns[name]
         except KeyError:
-            known = ", ".join(self.columns)
-            raise LocalError(f"no column {name!r}; the data has {known}") from None
+            raise LocalError(f"no column {name!r} in the data") from None
 
     def version(self, randomness: Randomness) -> bytes:
-        """A name for exactly this data, under a secret of who holds it.
+        """A keyed digest of exactly this data, under a secret of its holder.
 
-        It tells others whether the data is as it was, and nothing else: to who does not know the
-        secret it is a random number.
+        It tells others whether the data has changed, and nothing else: to anyone who does not know
+        the secret, it is a random number.
         """
         key = randomness.derive("data version").bytes(32)
         digest = hashlib.blake2b(key=key, digest_size=VERSION_BYTES)
@@ -71,7 +72,7 @@ class Holdings:
         return digest.digest()
 
     def without(self, ids: frozenset[int]) -> "Holdings | None":
-        """The records of all parties but those; None if nobody is left."""
+        """The records of all parties except `ids`; None if no party is left."""
         stays = ~np.isin(self.ids, list(ids))
         if not stays.any():
             return None
@@ -81,11 +82,11 @@ class Holdings:
         return Holdings(self.ids[stays], np.cumsum(counts) - counts, columns)
 
     def repeated(self, ids: frozenset[int], times: int) -> "Holdings":
-        """The same, with each record of those parties so many times."""
+        """The same parties, with each record of parties `ids` repeated `times` times."""
         factors = np.where(np.isin(self.ids, list(ids)), times, 1)
         counts = self.counts * factors
-        each = np.repeat(factors, self.counts)
-        columns = {name: np.repeat(column, each) for name, column in self.columns.items()}
+        repeats = np.repeat(factors, self.counts)
+        columns = {name: np.repeat(column, repeats) for name, column in self.columns.items()}
         return Holdings(self.ids, np.cumsum(counts) - counts, columns)
 
     def blocks(self, count: int) -> Iterator["Holdings"]:
@@ -95,7 +96,7 @@ class Holdings:
             yield self.between(first, last)
 
     def between(self, first: int, last: int) -> "Holdings":
-        """The parties from place `first` to before `last`."""
+        """The parties at positions `first` to `last` - 1."""
         begin = self.starts[first]
         end = self.starts[last] if last < len(self.ids) else self.rows
         return Holdings(
@@ -111,13 +112,15 @@ def deal(columns: dict[str, Column], parties: int) -> Holdings:
     if parties < 1:
         raise LocalError("a federation needs at least one party")
     if parties > rows:
-        raise LocalError(f"{parties} parties cannot share {rows} records: at most one party each")
+        raise LocalError(
+            f"{rows} records are too few for {parties} parties: each needs at least one"
+        )
     starts = np.arange(parties) * rows // parties
     return Holdings(np.arange(parties, dtype=np.uint32), starts, columns)
 
 
 def deal_by(columns: dict[str, Column], owner: NDArray[np.int64]) -> Holdings:
-    """Gives each record to the party that its `owner` column names; parties are numbered anew."""
+    """Gives each record to the party that `owner` names; parties are renumbered from 0."""
     _, ids = np.unique(owner, return_inverse=True)
     order = np.argsort(ids, kind="stable")
     starts = np.searchsorted(ids[order], np.arange(ids.max() + 1))

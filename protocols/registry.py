@@ -1,12 +1,13 @@
-"""What can be chosen by name, ours and other packages': entry points, one group of each kind.
+"""What can be chosen by name, from this and other packages: one group of entry points per kind.
 
-An entry is loaded when it is asked for: a party does not import what it does not need, and a
-broken package breaks nothing else.
+An entry is loaded only when somebody asks for it. So a party does not import what it does not need,
+and a broken package does not affect the others.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -17,7 +18,7 @@ from tallyroom.protocols.offers import Offers
 AGGREGATORS = "tallyroom.aggregators"
 STATISTICS = "tallyroom.statistics"
 QUESTIONS = "tallyroom.questions"
-"""Statistics that studies ask, and nobody by name."""
+"""Statistics that only studies ask; users cannot ask for them by name."""
 STUDIES = "tallyroom.studies"
 KERNELS = "tallyroom.kernels"
 NOISE_LAWS = "tallyroom.noise_laws"
@@ -32,20 +33,33 @@ KINDS: Mapping[str, str] = {
     NOISE_LAWS: "noise law",
     RUNTIMES: "runtime",
 }
-"""What an entry of each group is called."""
+"""The word for an entry of each group, in messages."""
+
+
+def lazily(homes: Mapping[str, str]) -> Callable[[str], object]:
+    """A package's `__getattr__` (PEP 562) for names whose modules are loaded when they are used:
+    what takes long to load must not slow down those who do not need it."""
+
+    def find(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"there is no {name!r} in this package")
+        found: object = getattr(import_module(homes[name]), name)
+        return found
+
+    return find
 
 
 @cache
 def registered(group: str) -> Mapping[str, EntryPoint]:
-    """The entries of a group by name, in alphabetical order. None of them is loaded."""
+    """The entries of a group by name, in alphabetical order. Does not load them."""
     found = {entry.name: entry for entry in entry_points(group=group)}
     return dict(sorted(found.items()))
 
 
 def named(group: str, name: str) -> Any:
-    """What the entry of that name stands for.
+    """Loads the entry of that name.
 
-    Raises `LocalError` with the nearest names if there is none, or if it cannot be loaded.
+    Raises `LocalError` if there is none, with the nearest names, or if it cannot be loaded.
     """
     entry = look_up(KINDS[group], name, registered(group))
     try:
@@ -55,31 +69,32 @@ def named(group: str, name: str) -> Any:
 
 
 def kind_named(group: str, name: str, base: type) -> Any:
-    """The class of that name, which is derived from `base` and calls itself so. Nothing else of the
-    group is loaded.
+    """Loads the class of that name, and no other entry of the group.
 
-    Raises `LocalError` if there is none, or if it cannot be loaded.
+    Raises `LocalError` if there is none, if it cannot be loaded, if it is not derived from `base`,
+    or if its `name` differs.
     """
     kind = named(group, name)
-    found = isinstance(kind, type) and issubclass(kind, base)
-    if not found or getattr(kind, "name", None) != name:
-        raise LocalError(f"{KINDS[group]} {name!r} is none, or calls itself by another name")
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise LocalError(f"{KINDS[group]} {name!r} is not a subclass of {base.__name__}")
+    if (own := getattr(kind, "name", None)) != name:
+        raise LocalError(f"{KINDS[group]} {name!r} must be registered under its own name, {own!r}")
     return kind
 
 
 @cache
 def offers_of(spec: str) -> Offers:
-    """What the aggregator of this specification offers; nothing, if there is no such aggregator."""
+    """What the aggregator of this specification offers; empty if there is no such aggregator."""
     with contextlib.suppress(LocalError):
-        found: Offers = named(AGGREGATORS, spec.partition("?")[0]).offers
-        return found
+        offers: Offers = named(AGGREGATORS, spec.partition("?")[0]).offers
+        return offers
     return frozenset()
 
 
 def loadable(group: str) -> dict[str, Any]:
     """All entries of a group that can be loaded."""
-    found = {}
+    entries = {}
     for name in registered(group):
         with contextlib.suppress(LocalError):
-            found[name] = named(group, name)
-    return found
+            entries[name] = named(group, name)
+    return entries

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MessagesStub:
-    """Served by every server and by the coordinator. The caller is who its certificate says.
+    """Served by every server and by the coordinator. The caller's certificate says who it is.
     """
 
     def __init__(self, channel):
@@ -68,47 +68,47 @@ class MessagesStub:
 
 
 class MessagesServicer:
-    """Served by every server and by the coordinator. The caller is who its certificate says.
+    """Served by every server and by the coordinator. The caller's certificate says who it is.
     """
 
     def Send(self, request, context):
-        """Delivers one message. The reply is the acknowledgement, naming the senders that were refused.
+        """Delivers one message. The reply acknowledges it and names the senders that were refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Receive(self, request, context):
-        """Messages addressed to the caller, as they come.
+        """Streams messages addressed to the caller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Status(self, request, context):
-        """How far a run has come.
+        """Says how far a run has come.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Accounts(self, request, context):
-        """What this station metered for a run since it was last asked.
+        """Returns what this station metered for a run since the last call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """The answer is safe with the coordinator: a run's submissions and machine may go.
+        """The coordinator has stored the answer: the run's submissions and machine may be removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Kept(self, request, context):
-        """The runs that this station keeps anything of: those that the coordinator has given up while it
-        was away can be forgotten before anything else happens.
+        """Lists the runs that this station keeps data of, so that it can first of all forget those that
+        the coordinator gave up while the station was away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,7 +156,7 @@ def add_MessagesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Messages:
-    """Served by every server and by the coordinator. The caller is who its certificate says.
+    """Served by every server and by the coordinator. The caller's certificate says who it is.
     """
 
     @staticmethod
@@ -381,42 +381,42 @@ class CoordinatorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Ask(self, request, context):
-        """An analyst asks; events follow until the answer or the failure.
+        """An analyst asks a question; events follow until the answer or the failure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """What was asked under a key: events as of `Ask`, also when it was answered long ago.
+        """Streams the events of a question by its key, as `Ask` does, even if it was answered long ago.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Ends what was asked under a key everywhere, if nothing is released yet; says what happened.
+        """Ends a question everywhere by its key, if nothing has been released; says what happened.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Announce(self, request, context):
-        """A party host says how others reach it, once there is a reason to.
+        """A party host says how others can reach it, once there is a reason to.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Locate(self, request, context):
-        """The hosts of these parties, as far as they have announced themselves.
+        """Returns the hosts of these parties, as far as they have announced themselves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Report(self, request, context):
-        """What a party host metered between parties, before it says that its pairs are done.
+        """A party host reports what it metered between parties, before it says that its pairs are done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -663,7 +663,7 @@ class Coordinator:
 
 
 class PeerStub:
-    """Served by party hosts to each other, where they can be reached.
+    """Served by party hosts to each other, if they can be reached.
     """
 
     def __init__(self, channel):
@@ -680,7 +680,7 @@ class PeerStub:
 
 
 class PeerServicer:
-    """Served by party hosts to each other, where they can be reached.
+    """Served by party hosts to each other, if they can be reached.
     """
 
     def Send(self, request, context):
@@ -707,7 +707,7 @@ def add_PeerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Peer:
-    """Served by party hosts to each other, where they can be reached.
+    """Served by party hosts to each other, if they can be reached.
     """
 
     @staticmethod
@@ -739,7 +739,7 @@ class Peer:
 
 
 class RelayStub:
-    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """Served by the coordinator to party hosts that cannot reach each other. Envelopes are sealed.
     """
 
     def __init__(self, channel):
@@ -761,18 +761,18 @@ class RelayStub:
 
 
 class RelayServicer:
-    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """Served by the coordinator to party hosts that cannot reach each other. Envelopes are sealed.
     """
 
     def Forward(self, request, context):
-        """To the host that the envelope names.
+        """Forwards an envelope to the host that it names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Receive(self, request, context):
-        """What others forwarded to the caller, as it comes.
+        """Streams envelopes that others forwarded to the caller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -800,7 +800,7 @@ def add_RelayServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Relay:
-    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """Served by the coordinator to party hosts that cannot reach each other. Envelopes are sealed.
     """
 
     @staticmethod
@@ -892,7 +892,7 @@ class EnrolmentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Renew(self, request, context):
-        """A party's next certificate, for a new key pair: asked for with the old one's signature.
+        """Issues a party's next certificate, for a new key pair: the old key signs the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1000,7 +1000,7 @@ class DirectoryServicer:
     """
 
     def Describe(self, request, context):
-        """What the federation is, for those who ask it.
+        """Describes the federation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1055,7 +1055,7 @@ class Directory:
 
 
 class RevocationStub:
-    """Served by every server and by the coordinator to whoever enrols parties.
+    """Served by every server and by the coordinator to the process that enrols parties.
     """
 
     def __init__(self, channel):
@@ -1072,11 +1072,11 @@ class RevocationStub:
 
 
 class RevocationServicer:
-    """Served by every server and by the coordinator to whoever enrols parties.
+    """Served by every server and by the coordinator to the process that enrols parties.
     """
 
     def Update(self, request, context):
-        """Whose certificates are revoked. Without a list it only tells which one this station holds.
+        """Updates the list of revoked certificates. Without a list, only returns the current number.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1099,7 +1099,7 @@ def add_RevocationServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Revocation:
-    """Served by every server and by the coordinator to whoever enrols parties.
+    """Served by every server and by the coordinator to the process that enrols parties.
     """
 
     @staticmethod

@@ -2,27 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
+from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Bulk, Memory
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
 from tallyroom.protocols.identity.vouchers import Vouchers
-from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 from tallyroom.protocols.query import decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import check, server_machine
-from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.receipts import (
     Receipt,
     Signer,
-    charged,
     request_digest,
     share_digest,
     unsigned,
 )
-from tallyroom.protocols.wire.machine import Continue, Done, Machine, Spend, Step
+from tallyroom.protocols.wire.loop import Reply
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 from tallyroom.storage.ledger import Ledger
 
@@ -50,9 +52,13 @@ class AggregationServer(Participant):
         self._sign = sign
         self._releases: dict[bytes, bytes] = {}
         self._asks: dict[bytes, bytes] = {}
-        self._charged: dict[bytes, Spend] = {}
+        self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
-        self._bases = BaseTransfers(randomness)
+
+    @cached_property
+    def _bases(self) -> "joint.BaseTransfers":
+        """Kept from run to run."""
+        return joint.BaseTransfers(self._randomness)
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -88,7 +94,12 @@ class AggregationServer(Participant):
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
         return server_machine(
-            query, self.index, randomness, self._bulk(query.run), self._vouchers, self._bases
+            query,
+            self.index,
+            randomness,
+            self._bulk(query.run),
+            self._vouchers,
+            lambda: self._bases,
         )
 
     def forget(self, run: bytes) -> None:
@@ -106,7 +117,7 @@ class AggregationServer(Participant):
 
     def _carry_out(self, run: bytes, step: Step) -> Reply:
         if isinstance(step, Continue | Done) and step.spends:
-            self._charged[run] = step.spends[0]
+            self._charged[run] = step.spends[0].loss
         return super()._carry_out(run, step)
 
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
@@ -132,12 +143,10 @@ class AggregationServer(Participant):
 
     def _receipt(self, run: bytes, shares: list[Message]) -> Receipt:
         """One for all parts of a share. What was not charged is said to have cost nothing."""
-        epsilon, delta = charged(self._charged[run]) if run in self._charged else ("0", "0.0")
         return Receipt(
             run,
             self.index,
             request_digest(self._releases.get(run, b""), self._asks.get(run, b"")),
             share_digest(share.body[0].tobytes() for share in shares),
-            epsilon,
-            delta,
+            self._charged.get(run, NO_LOSS),
         ).signed(self._sign)

@@ -5,31 +5,111 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols import aggregation
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Records, Total
-from tallyroom.protocols.aggregation.fss.on_demand import OnDemandCollector
 from tallyroom.protocols.errors import LocalError, PeerError, RunFailed
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES
+from tallyroom.protocols.run.evidence import Answered, Evidence
 from tallyroom.protocols.run.machines import check, collector_machine
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.participant import Participant, RecordSpends
 from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES, request_of
 from tallyroom.protocols.run.refusal import Refusals, refusal_words
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
-from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
+from tallyroom.protocols.wire.messages import (
+    NONCE_BYTES,
+    Message,
+    Phase,
+    Role,
+    address,
+    body_of,
+    number,
+    time_of,
+)
 from tallyroom.protocols.wire.meter import Direction, Meter
-from tallyroom.protocols.wire.numbers import number, time_of
-from tallyroom.servers.evidence_keeper import EvidenceKeeper
 from tallyroom.servers.releases import Releases
+from tallyroom.storage.certificates import Certificates
 from tallyroom.storage.ledger import Ledger
+
+
+class EvidenceKeeper(Participant):
+    """Keeps what servers were asked to release, and what they signed for it: takes receipts off
+    shares, and adds them to the total as evidence for it.
+
+    `certificates` are those that servers sign with, as far as they are known.
+    """
+
+    def __init__(self, role: Role, record_spends: RecordSpends) -> None:
+        super().__init__(role, record_spends)
+        self.certificates = Certificates(None)
+        self._evidence: dict[bytes, Evidence] = {}
+
+    def witness(self, query: Query, release: bytes | None = None) -> None:
+        """From here on, for the run of this query; `release` is what it was released over before,
+        if it was."""
+        evidence = Evidence(query.run, query.encode())
+        self._evidence[query.run] = evidence if release is None else evidence.released(release)
+
+    def forget(self, run: bytes) -> None:
+        super().forget(run)
+        self._evidence.pop(run, None)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """A collector takes shares; their receipts are kept beside it."""
+        if message.phase is Phase.SHARE:
+            if message.links != 1 or message.width < RECEIPT_BYTES:
+                return Rejected(message.sender, "a share without its receipt")
+            evidence = self._evidence.get(message.run)
+            request = request_of(message.body[0, :RECEIPT_BYTES].tobytes())
+            if evidence is not None and evidence.is_stale(request):
+                return Rejected(message.sender, "a share of other points than were asked last")
+            message = replace(message, body=message.body[:, RECEIPT_BYTES:])
+        return super()._receive(machine, message)
+
+    def _hear(self, message: Message) -> None:
+        super()._hear(message)
+        if message.phase is Phase.SHARE:
+            machine, server = self._machines.get(message.run), int(message.senders[0])
+            public = isinstance(machine, Collector) and machine.public
+            body = message.body[0].tobytes()
+            answer = Answered(
+                server,
+                body[RECEIPT_BYTES:] if public else b"",
+                body[:RECEIPT_BYTES],
+                self.certificates.get(server, b""),
+            )
+            if (evidence := self._evidence.get(message.run)) is not None:
+                self._evidence[message.run] = evidence.answered(answer)
+
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        for message in messages:
+            evidence = self._evidence.get(run)
+            if evidence is not None and message.phase is Phase.RELEASE:
+                self._evidence[run] = evidence.released(message.body[0].tobytes())
+            elif evidence is not None and message.phase is Phase.ASK:
+                self._evidence[run] = evidence.asked(message.body[0].tobytes())
+        return super()._send(run, messages)
+
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
+        """What a machine is done with goes with the evidence for it."""
+        if isinstance(step, Done) and isinstance(step.output, Total):
+            step = replace(
+                step, output=replace(step.output, evidence=self._evidence.pop(run, None))
+            )
+        return super()._carry_out(run, step)
+
 
 Ids = NDArray[np.uint32]
 
@@ -188,7 +268,8 @@ class Coordinator(EvidenceKeeper):
             held, members = found
             self.witness(held, np.packbits(members).tobytes())
             self._rounds.setdefault(held.run, 0)  # it may have been begun before a restart
-            return self.resume(held.run, OnDemandCollector(query, self._records, members, held.run))
+            collector = aggregation.OnDemandCollector(query, self._records, members, held.run)
+            return self.resume(held.run, collector)
         outcome = self.start(query, self.records)
         outcome.messages += self.excuse_absent(query.run).messages
         return outcome

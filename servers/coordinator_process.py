@@ -17,7 +17,7 @@ from tallyroom.servers.revocation import Revocations, RevocationService, Screen
 
 
 async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
-    """Serves until the process is told to stop. With a store it takes its runs up again."""
+    """Serves until the process is stopped. With a store it resumes its unfinished runs."""
     service = CoordinatorService(config)
     credentials = config.credentials
     kept = None if config.store is None else config.store / "revoked.pem"

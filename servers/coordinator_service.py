@@ -1,4 +1,4 @@
-"""The coordinator's service: party hosts join it, analysts ask it. How a run goes is in `runs`."""
+"""The coordinator's service: party hosts join it, analysts ask it. `runs` conducts the runs."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ import numpy as np
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
-from tallyroom.protocols.privacy.caps import Composition
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.privacy.ledger import Composition, Filter
 from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Tally, tallies_by_link
 from tallyroom.protos import tally_pb2 as pb
@@ -66,7 +66,9 @@ class CoordinatorService(PeerDirectory):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(self._store.ledger, config.cap, config.cap_delta, config.composition)
+        self._ledger = Ledger(
+            self._store.ledger, Filter.of(config.cap, config.cap_delta, config.composition)
+        )
         self.coordinator = Coordinator(
             len(config.servers),
             config.parties,
@@ -112,7 +114,7 @@ class CoordinatorService(PeerDirectory):
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
         metrics.watch(
-            "tally_parties_present", "Parties that are here.", lambda: self.coordinator.enrolled
+            "tally_parties_present", "Parties that have joined.", lambda: self.coordinator.enrolled
         )
         metrics.watch(
             "tally_runs",
@@ -129,12 +131,14 @@ class CoordinatorService(PeerDirectory):
         self._ledger.close()
         self._store.close()
 
-    # --- what party hosts call ---
+    # --- calls from party hosts ---
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Welcome:  # noqa: N802
         identity = await caller(context)
         if len(request.parties) % 4 or len(request.records) != len(request.parties):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not one number for each party")
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "there must be one number of records per party"
+            )
         ids = np.frombuffer(request.parties, dtype="<u4")
         records = np.frombuffer(request.records, dtype="<u4")
         if identity.role is not Role.PARTY or not identity.covers(ids):
@@ -151,8 +155,8 @@ class CoordinatorService(PeerDirectory):
         return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
 
     def _remind(self, identity: Identity, ids: Ids) -> None:
-        """What a host may have missed while it was away. Not of a run that servers do not all know
-        yet: they would refuse what it submits, and it is asked in its turn."""
+        """Repeats what a host may have missed while it was away, except for runs that some servers
+        do not know yet: they would refuse its submissions, and it is asked in turn anyway."""
         for run in self.runs.live.all():
             submits = run.asked.done() and run.phase == "submit" and not run.asks_again
             if submits and not run.ended.done():
@@ -171,7 +175,7 @@ class CoordinatorService(PeerDirectory):
         found = self.runs.live.of(run)
         return found is not None and not found.ended.done()
 
-    # --- what analysts call ---
+    # --- calls from analysts ---
 
     async def Ask(  # noqa: N802
         self, request: pb.Question, context: Context
@@ -185,7 +189,7 @@ class CoordinatorService(PeerDirectory):
             if kept is None and run is None:
                 async for progress in self._wait_for_parties(question):
                     yield progress
-                kept = self.runs.kept(name)  # another call may have asked it meanwhile
+                kept = self.runs.kept(name)  # another call may have asked it in the meantime
             if kept is not None:
                 _must_be_same(asked, kept.question)
                 for event in kept.events:
@@ -214,7 +218,7 @@ class CoordinatorService(PeerDirectory):
             except RunFailed as error:
                 yield pb.Event(failure=pb.Failure(reason=str(error)))
         else:
-            reason = "nothing is known of that key: nothing was asked under it, or too long ago"
+            reason = "this key is unknown: no question was asked under it, or it was too long ago"
             yield pb.Event(failure=pb.Failure(reason=reason, our_input=True))
 
     async def Cancel(self, request: pb.QuestionKey, context: Context) -> pb.Cancelled:  # noqa: N802
@@ -228,11 +232,11 @@ class CoordinatorService(PeerDirectory):
     async def _named(self, request: pb.QuestionKey, context: Context) -> bytes:
         await self._analyst(context)
         if not 0 < len(request.key) <= MAX_KEY:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no question has such a key")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a valid question key")
         return self.coordinator.named(request.key)
 
     async def _wait_for_parties(self, question: Question) -> AsyncIterator[pb.Event]:
-        """Waits for all of them, or until the deadline for the least number that will do."""
+        """Waits for all parties, or until the deadline for the minimum number needed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + question.deadline
         least = question.min_parties or self._config.parties
@@ -250,7 +254,7 @@ class CoordinatorService(PeerDirectory):
                     await self._joined.wait()
 
     async def _follow(self, run: Run) -> AsyncIterator[pb.Event]:
-        """How far a run has come, until it is over. It does not end with who waits for it."""
+        """Reports a run's progress until it is over. The run goes on if the caller hangs up."""
         if not run.over.done():
             yield self._progress(run.phase)
         while not run.over.done():
@@ -279,7 +283,7 @@ class CoordinatorService(PeerDirectory):
 
     def _states(self, run: Run, statuses: Sequence[pb.RunStatus]) -> bytes:
         if self._config.parties > MOST_SHOWN or not any(status.links for status in statuses):
-            return b""  # too many, or the servers have closed their accounts
+            return b""  # too many parties, or the servers have closed their accounts
         submitted = submitted_from_wire(statuses, self._config.parties)
         closed = run.phase == "release"
         return self.coordinator.states(run.run, submitted, closed).tobytes()

@@ -1,4 +1,4 @@
-"""Between the coordinator's machines and the others': what is sent, heard, and lost."""
+"""Carries messages between the coordinator's machines and the servers and parties."""
 
 import asyncio
 import itertools
@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from tallyroom.protocols.errors import PeerError
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protos.tasks import Tasks
@@ -22,11 +22,11 @@ from tallyroom.servers.server_link import ServerLink
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
-LOST_STORE = "has lost its store, and with it what it was sent in this run"
+LOST_STORE = "has lost its store, and with it what it had received in this run"
 
 
 class Dispatch:
-    """`durable` servers and parties come back, and are waited for."""
+    """Servers and parties with a `durable` store come back after a crash, and are waited for."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Dispatch:
         await self._background.close()
 
     async def carry(self, outcome: Reply) -> None:
-        """In order: servers must know a run before its parties submit to it. Whatever else they are
-        told, they work on side by side: each of them answers when it has done so."""
+        """Sends in order: servers must know a run before its parties submit to it. Otherwise the
+        servers work in parallel, and each answers when it is done."""
         run = self._live.of(outcome.run)
         if run is None:
             return
@@ -75,7 +75,7 @@ class Dispatch:
             run.end(outcome.finished)
 
     async def _send_all(self, messages: list[Message]) -> None:
-        """To each server in order, to all of them at once."""
+        """Sends to all servers at once, and to each of them in order."""
 
         async def in_order(server: int) -> None:
             for message in messages:
@@ -87,8 +87,8 @@ class Dispatch:
                 group.create_task(in_order(server))
 
     async def _send(self, message: Message) -> None:
-        """Servers that keep a store come back: they are tried again for as long as the run, unless
-        that can do without."""
+        """Retries servers that keep a store for as long as the run lasts, unless the run can do
+        without them."""
         server = self._servers[int(message.receivers[0])]
         while True:
             run = self._live.of(message.run)
@@ -104,10 +104,10 @@ class Dispatch:
                     return
                 log.warning("%s: %s; sending again", server.name, error.details())
                 await asyncio.sleep(POLL_SECONDS)
-        if run.ended.done():  # it may have been told to forget it before it heard of it
+        if run.ended.done():  # the server may have been told to forget the run before it knew it
             self._background.spawn(self._settle(server))
         for reason in refused:
-            if message.phase is not Phase.EXCUSE:  # it may come after the roster went out
+            if message.phase is not Phase.EXCUSE:  # an excuse may arrive after the roster
                 run.end(Failed(f"{server.name} refused: {reason}"))
 
     def listen_to_servers(self) -> None:
@@ -115,7 +115,7 @@ class Dispatch:
             self._background.spawn(self._listen(server))
 
     async def _listen(self, server: ServerLink) -> None:
-        """Hears one server for as long as it lives; a run that needs it dies with it."""
+        """Listens to one server for its lifetime; a run that needs the server dies with it."""
         for attempt in itertools.count():
             try:
                 messages = await server.subscribe()
@@ -130,8 +130,8 @@ class Dispatch:
                 reason = f"is gone: {error.details()}"
             except PeerError as error:
                 reason = f"is refused: {error.reason}"
-            except OSError as error:  # it says it again once it is heard again
-                reason = f"cannot be heard: {error.strerror or error}"
+            except OSError as error:  # the server repeats it when the connection is back
+                reason = f"sent something that cannot be stored: {error.strerror or error}"
             server.away = reason
             log.warning("%s %s", server.name, reason)
             if not self._durable:
@@ -145,28 +145,28 @@ class Dispatch:
         await self.carry(outcome)
 
     async def lose_those_away(self, run: bytes) -> None:
-        """A run that is out of time ends with the name of who is away, not of who waits for it."""
+        """Ends an expired run by naming the servers that are away, not those that wait for them."""
         for server in self._servers:
             if server.away is not None:
                 await self._lose_server(run, server, server.away)
 
     async def _remind(self, server: int) -> None:
-        """A server that was away is asked again, and says again what it had said."""
+        """Asks a server that was away again; it repeats what it had said."""
         for run in self._live.all():
             question = self._coordinator.remind_server(run.run, server)
             if question is not None and not run.ended.done():
                 await self._send(question)
 
     def lose_parties(self) -> None:
-        """Parties are gone: servers need not wait for what they have not submitted, unless they
+        """Tells servers not to wait for submissions of parties that are gone, unless the parties
         may come back before the deadline."""
         if not self._durable:
             for run in self._live.all():
                 self._background.spawn(self._excuse(run))
 
     async def _excuse(self, run: Run) -> None:
-        """Once all servers know of the run: one that does not would refuse the excuse, and then
-        wait for those parties. A party that joins again meanwhile is asked like all others."""
+        """Called once all servers know the run: a server that does not would refuse the excuse and
+        then wait for those parties. A party that joins again in the meantime is asked as usual."""
         either: list[asyncio.Future[Any]] = [run.asked, run.over]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         async with self._post.lock:
@@ -178,14 +178,14 @@ class Dispatch:
             try:
                 await server.forget(run)
             except grpc.aio.AioRpcError as error:
-                log.warning("%s does not forget a run yet: %s", server.name, error.details())
+                log.warning("%s has not forgotten a run yet: %s", server.name, error.details())
                 self._owing.add(server.index)
         for index in list(self._owing):
             self._background.spawn(self._settle(self._servers[index]))
 
     async def _settle(self, server: ServerLink) -> None:
-        """Has a server forget every run that is over: it may have been away when it ended. And the
-        other way round: what it knew, and knows no more, went with its store."""
+        """Has a server forget every finished run, since it may have been away when the run ended.
+        Conversely, ends runs that the server knew before it lost its store."""
         live = [run.run for run in self._live.all() if run.asked.done() or run.asks_again]
         trees = self._coordinator.releases.trees()
         try:
@@ -205,12 +205,12 @@ class Dispatch:
 
 
 def _is_work(message: Message) -> bool:
-    """Whether a server is told to compute something, which may take long."""
+    """Whether a message makes a server compute something, which may take long."""
     return message.receiver_role is Role.SERVER and message.phase is not Phase.QUERY
 
 
 def _why(error: grpc.aio.AioRpcError, seconds: float) -> str:
-    """Why a server that was told something is not waited for any longer."""
+    """Why we stop waiting for a server's answer."""
     if seconds and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"is not done after {seconds:g} seconds, which is the deadline"
     return f"cannot be reached: {error.details()}"

@@ -1,7 +1,7 @@
-"""Enrolment: parties trade tokens for certificates, renew them, lose them.
+"""Enrolment: parties trade tokens for certificates, renew them, and have them revoked.
 
-It lives at the coordinator, or in a process of its own (servers/registrar_process.py): then the
-coordinator has no key that makes parties.
+It runs in the coordinator, or in a process of its own (servers/registrar_process.py); in that case
+the coordinator has no key that could certify parties.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tallyroom.protocols.identity.certificates import (
     Credentials,
     Identity,
     Trust,
-    passport_of,
+    validity_of,
 )
 from tallyroom.protocols.identity.enrolment import Token, check_renewal, check_request
 from tallyroom.protocols.wire.messages import Role
@@ -53,7 +53,7 @@ CALL_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class EnrolmentConfig:
-    """`folder` holds the party authority and the registry; `ready` is told the port."""
+    """`folder` holds the party authority and the registry; `ready` receives the port."""
 
     folder: Path
     listen: str = "127.0.0.1:0"
@@ -62,7 +62,7 @@ class EnrolmentConfig:
 
 
 class Registrar:
-    """Signs for parties. What it signs is in the registry before anybody gets it."""
+    """Signs for parties. A certificate is in the registry before anybody receives it."""
 
     def __init__(self, authority: Authority, registry: Registry, lifetime: dt.timedelta) -> None:
         self._authority = authority
@@ -71,7 +71,7 @@ class Registrar:
         self._lock = asyncio.Lock()
 
     async def enrol(self, token: str, request: bytes) -> bytes:
-        """Raises `PeerError` on a bad token or a signing request that is not for its party."""
+        """Raises `PeerError` on a bad token or a signing request for another party."""
         try:
             digest = Token.decode(token).digest
         except LocalError as error:
@@ -83,7 +83,7 @@ class Registrar:
             )
 
     async def renew(self, certificate: bytes, request: bytes, signature: bytes) -> bytes:
-        """Raises `PeerError` unless a party asks to stay the party that it is."""
+        """Raises `PeerError` unless a party asks for a certificate for itself."""
         now = dt.datetime.now(dt.UTC)
         trust = Trust(b"", self._authority.pem)
         party = check_renewal(trust, certificate, request, signature, now)
@@ -91,7 +91,7 @@ class Registrar:
             return await asyncio.to_thread(
                 self._registry.renew,
                 party,
-                passport_of(certificate).serial,
+                validity_of(certificate).serial,
                 lambda party: self._sign(request, party, now),
             )
 
@@ -101,7 +101,7 @@ class Registrar:
         return self._authority.pem
 
     async def revocations(self) -> tuple[int, bytes]:
-        """The number of the list of revoked certificates, and the list, signed."""
+        """Returns the number of the revocation list, and the signed list."""
         async with self._lock:
             number = len(await asyncio.to_thread(self._registry.revoked))
             return number, signed_revocations(self._registry, self._authority)
@@ -122,7 +122,7 @@ class Registrar:
 
 
 class Attempts:
-    """Bounds how often an address may fail; memory is bounded too."""
+    """Limits how often an address may fail, within bounded memory."""
 
     def __init__(self, most: int = 4096) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -157,13 +157,13 @@ class EnrolmentDesk(EnrolmentServicer):
             await self._slow_down(address, context)
             log.warning("enrolment refused: %s", error)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
-        log.info("enrolled a party, certificate %x", passport_of(certificate).serial)
+        log.info("enrolled a party, certificate %x", validity_of(certificate).serial)
         return self._certified(certificate)
 
     async def _slow_down(self, address: str, context: Context) -> None:
-        """One that failed too often is not told why any more, nor is it in the log. A good token
-        from the same address works all the same: it may be another's, behind the same router, and
-        guessing is hopeless at any rate."""
+        """An address that failed too often is no longer told why, and its failures are not logged.
+        A good token from the same address still works: it may belong to somebody else behind the
+        same router, and guessing a token is hopeless anyway."""
         if self._attempts.exhausted(address):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many failed attempts")
         self._attempts.failed(address)
@@ -178,7 +178,7 @@ class EnrolmentDesk(EnrolmentServicer):
             await self._slow_down(address, context)
             log.warning("renewal refused: %s", error)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
-        log.info("renewed a party, certificate %x", passport_of(certificate).serial)
+        log.info("renewed a party, certificate %x", validity_of(certificate).serial)
         return self._certified(certificate)
 
     def _certified(self, certificate: bytes) -> pb.Certified:
@@ -190,7 +190,7 @@ class EnrolmentDesk(EnrolmentServicer):
 
 
 class Room(Protocol):
-    """What the directory tells of: a coordinator."""
+    """What the directory needs of a coordinator."""
 
     servers: int
     parties: int
@@ -228,7 +228,7 @@ class FederationDirectory(DirectoryServicer):
 async def tell_revocations(
     registrar: Registrar, ours: Revocations | None, stations: Sequence[grpc.aio.Channel]
 ) -> None:
-    """Brings the list to this process and to every station, now and whenever it changes."""
+    """Sends the list to this process and to every station, now and whenever it changes."""
     stubs = [RevocationStub(channel) for channel in stations]
     while True:
         number = await registrar.revocation_number()
@@ -268,7 +268,7 @@ async def enrolling(
     ours: Revocations | None,
     stations: Sequence[grpc.aio.Channel],
 ) -> AsyncIterator[None]:
-    """Serves enrolment on its own port, and keeps everybody's revocation list current."""
+    """Serves enrolment on its own port, and keeps every station's revocation list current."""
     if config is None or registrar is None:
         yield
         return

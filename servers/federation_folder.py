@@ -1,12 +1,12 @@
-"""A federation on disk, as its operator keeps it: `tally enrol create` and its fellows.
+"""A federation on disk, as its operator keeps it, for the `tally enrol` commands.
 
-authority/              the members' authority: signs all but parties; keep it offline
+authority/              the members' authority: certifies everybody except parties; keep it offline
 coordinator/            an identity, and enrolment/: the party authority and the registry
-registrar/              if there is one: an identity, and enrolment/, which the coordinator lacks
-server-0/ … analyst/    one identity each, to be carried to the machine it is for
+registrar/              optional: an identity, and the enrolment/ that the coordinator then lacks
+server-0/ … analyst/    one identity each, to be carried to the machine that it is for
 
-Who is invited and who is revoked is changed where the folder with enrolment/ is now: `folder` is
-that folder itself, or the one that it was made in.
+Invitations and revocations are made where the folder with enrolment/ is now: `folder` is that
+folder itself, or the one that it was created in.
 """
 
 import datetime as dt
@@ -39,16 +39,16 @@ def create_federation(
     hosts: tuple[str, ...] = (),
     registrar: bool = False,
 ) -> list[Token]:
-    """Makes both authorities and the members' identities; a token for each party.
+    """Makes both authorities, the members' identities, and a token for each party.
 
-    `hosts` are names that go into one member's certificate each, as MEMBER=HOST. With `registrar`
-    the party authority is for a process of its own, and the coordinator cannot make parties.
-    Folders may be there already if they are empty (mounted volumes). Raises `LocalError`.
+    Each entry of `hosts` is MEMBER=HOST, a name for one member's certificate. With `registrar`, the
+    party authority belongs to a separate process, and the coordinator cannot certify parties.
+    Folders may exist already if they are empty (mounted volumes). Raises `LocalError`.
     """
     if servers < 1 or not 1 <= parties <= MAX_PARTIES:
-        raise LocalError(f"a federation has a server or more, and 1 to {MAX_PARTIES} parties")
+        raise LocalError(f"a federation has at least one server, and 1 to {MAX_PARTIES} parties")
     if (folder / "authority" / "key.pem").exists():
-        raise LocalError(f"there is a federation in {folder}: it is made once")
+        raise LocalError(f"{folder} already holds a federation")
     now = dt.datetime.now(dt.UTC)
     name = folder.resolve().name
     authority = Authority.create(name, now, AUTHORITY_LIFETIME)
@@ -67,7 +67,7 @@ def create_federation(
         )
     enrolment = folder / ("registrar" if registrar else "coordinator") / "enrolment"
     _write_authority(enrolment, party_authority)
-    # Last: where this key is, the federation is whole.
+    # Written last: a folder that has this key holds a complete federation.
     _write_authority(folder / "authority", authority)
     write_public(folder / "authority" / "party-authority.pem", party_authority.pem)
     registry = Registry(enrolment / "registry.sqlite")
@@ -78,12 +78,12 @@ def create_federation(
 
 
 def invite(folder: Path, party: str) -> Token:
-    """A new token for a party: for one that lost its key, or let its token expire."""
+    """Makes a new token for a party that lost its key or let its token expire."""
     enroller = enroller_folder(folder)
     authority = x509.load_pem_x509_certificate((enroller / "authority.pem").read_bytes())
     key = authority.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise LocalError(f"{enroller}/authority.pem is not of a federation")
+        raise LocalError(f"{enroller}/authority.pem does not belong to a federation")
     registry = open_registry(folder)
     try:
         return _invite(registry, key, index_of(party), dt.datetime.now(dt.UTC))
@@ -92,9 +92,10 @@ def invite(folder: Path, party: str) -> Token:
 
 
 def revoke(folder: Path, party: str) -> int:
-    """Revokes a party's certificates; who enrols parties tells the servers within seconds.
+    """Revokes a party's certificates and returns how many there were. The process that enrols
+    parties tells the servers within seconds.
 
-    How many there were. Raises `LocalError` if there is nothing to revoke.
+    Raises `LocalError` if there is nothing to revoke.
     """
     enrolment = enroller_folder(folder) / "enrolment"
     registry = open_registry(folder)
@@ -110,14 +111,14 @@ def revoke(folder: Path, party: str) -> int:
 
 
 def renew_member(folder: Path, name: str, hosts: tuple[str, ...] = ()) -> Path:
-    """A new key and certificate for a member that is no party, in NAME.renewed/.
+    """Makes a new key and certificate for a member that is not a party, in NAME.renewed/.
 
-    `hosts` are further names in its certificate.
+    `hosts` are further names for its certificate.
     """
     found = re.fullmatch(r"(server)-(\d{1,3})|coordinator|analyst|registrar", name)
     if found is None:
         raise LocalError(
-            f"{name!r} is none of coordinator, analyst, registrar, server-0, server-1 …"
+            f"{name!r} is not a member: give coordinator, analyst, registrar, server-0, server-1 …"
         )
     role = Role[(found[1] or name).upper()]
     index = int(found[2] or 0)
@@ -135,13 +136,13 @@ def signed_revocations(registry: Registry, authority: Authority) -> bytes:
 
 
 def open_registry(folder: Path) -> Registry:
-    """Raises `LocalError` if `folder` is no federation."""
+    """Raises `LocalError` if `folder` is not a federation's folder."""
     return Registry(enroller_folder(folder) / "enrolment" / "registry.sqlite")
 
 
 def hosts_of(hosts: tuple[str, ...], members: list[str]) -> dict[str, tuple[str, ...]]:
-    """The hosts of each member, of MEMBER=HOST. Raises `LocalError`: a host that is in everybody's
-    certificate would tell nobody apart."""
+    """Returns each member's hosts from entries MEMBER=HOST. Raises `LocalError` for a host without
+    a member: a host in every certificate would distinguish nobody."""
     names: dict[str, tuple[str, ...]] = dict.fromkeys(members, ())
     for given in hosts:
         member, _, host = given.partition("=")
@@ -156,7 +157,7 @@ def hosts_of(hosts: tuple[str, ...], members: list[str]) -> dict[str, tuple[str,
 
 
 def enroller_folder(folder: Path) -> Path:
-    """That of the member which enrols parties: the coordinator, or the registrar."""
+    """The folder of the member that enrols parties: the coordinator or the registrar."""
     for path in (folder / "registrar", folder / "coordinator", folder):
         if (path / "enrolment" / "registry.sqlite").is_file():
             return path

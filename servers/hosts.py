@@ -1,4 +1,4 @@
-"""Where party hosts are, as they said themselves: kept while they listen to the relay."""
+"""The addresses that party hosts announced, kept while they listen to the relay."""
 
 import asyncio
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ KEY_BYTES = 32
 MAX_ADDRESS = 260
 MAX_SIGNATURE = 128
 MOST_WAITING_BYTES = 16 << 20
-"""What may wait for one host to fetch it: who sends more must wait himself."""
+"""How many bytes may wait for one host; beyond that its senders must wait."""
 MOST_WAITING_OF_ONE = 8 << 20
-"""What of that may be one sender's: it must not take the place of all others."""
+"""One sender's share of these bytes: it must not take the place of all others."""
 MOST_SENT_BYTES = 32 << 20
-"""What one sender may have waiting in all."""
+"""How many bytes of one sender may wait in all."""
 LEAST_WAITING_BYTES = 1 << 10
-"""What a small envelope counts for: a host must not fill the memory with empty ones either."""
+"""The least that an envelope counts for: a host must not fill the memory with empty ones either."""
 MOST_WAITING_IN_ALL = 256 << 20
 
 
 @dataclass(frozen=True)
 class Announced:
-    """A host that others may reach. Whether its signature holds, they check themselves."""
+    """A host that others may reach. They check its signature themselves."""
 
     identity: Identity
     address: str
@@ -46,8 +46,8 @@ class Announced:
 
 
 class Mail:
-    """Envelopes that wait for one subscriber, bounded by their bytes in all and for each sender;
-    None ends it."""
+    """Envelopes that wait for one subscriber, with limits on bytes in total and per sender; None
+    ends the stream."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[pb.Envelope | None] = asyncio.Queue()
@@ -80,7 +80,8 @@ def _weight(envelope: pb.Envelope) -> int:
 
 
 class HostRegister:
-    """Who is announced, and what waits for them. A host is forgotten when its stream ends."""
+    """The announced hosts, and their waiting envelopes. A host is forgotten when its stream
+    ends."""
 
     def __init__(self) -> None:
         self._announced: dict[Identity, Announced] = {}
@@ -88,7 +89,7 @@ class HostRegister:
         self._changed = asyncio.Condition()
 
     def subscribe(self, identity: Identity) -> Mail:
-        """A host that comes back before its old stream was seen to break takes its place."""
+        """A host that returns before its old stream was seen to break replaces that stream."""
         self._announced.pop(identity, None)
         if (old := self._mail.get(identity)) is not None:
             old.queue.put_nowait(None)
@@ -101,13 +102,13 @@ class HostRegister:
             self._announced.pop(identity, None)
 
     async def announce(self, host: Announced) -> None:
-        """Raises `LookupError` for one that does not listen: nobody could reach it."""
+        """Raises `LookupError` for a host that does not listen: nobody could reach it."""
         if host.identity not in self._mail:
-            raise LookupError("it does not listen to the relay")
+            raise LookupError("the host does not listen to the relay")
         if len(host.key) != KEY_BYTES or len(host.signature) > MAX_SIGNATURE:
-            raise ValueError("a host has a key of 32 bytes and its signature")
+            raise ValueError("a host must have a key of 32 bytes and a signature")
         if len(host.address) > MAX_ADDRESS or not host.address.isprintable():
-            raise ValueError("a host has an address")
+            raise ValueError("a host must have an address")
         self._announced[host.identity] = host
         async with self._changed:
             self._changed.notify_all()
@@ -116,7 +117,7 @@ class HostRegister:
         return self._announced.get(identity)
 
     async def locate(self, ids: NDArray[np.uint32], seconds: float) -> list[Announced]:
-        """The hosts of these parties that are here; waits for the first of them for a while."""
+        """Returns the announced hosts of these parties; waits a while if there are none yet."""
         found: list[Announced] = []
         ids = np.unique(ids)
         try:
@@ -128,27 +129,27 @@ class HostRegister:
         return found
 
     def _hosts_of(self, ids: NDArray[np.uint32]) -> list[Announced]:
-        """Of ascending ids: a caller may name as many as fit a message, and everybody waits."""
+        """Expects ascending ids: a call may name as many as fit a message, and must stay fast."""
         hosts = list(self._announced.values())
         starts = np.searchsorted(ids, [host.identity.first for host in hosts], side="left")
         ends = np.searchsorted(ids, [host.identity.last for host in hosts], side="right")
         return [host for host, any_ in zip(hosts, ends > starts, strict=True) if any_]
 
     def forward(self, sender: Identity, envelope: pb.Envelope) -> None:
-        """Puts an envelope where its receiver fetches it.
+        """Puts an envelope into its receiver's mailbox.
 
-        Raises `LookupError` if it is not here, or not with the key that was sealed for;
-        `BufferError` if too much waits already.
+        Raises `LookupError` if the receiver is not here or has another key than the one that the
+        envelope was sealed for, and `BufferError` if too many bytes are waiting already.
         """
         source = self._announced.get(sender)
         receiver = Identity(Role.PARTY, envelope.first, envelope.last)
         target, mail = self._announced.get(receiver), self._mail.get(receiver)
         if source is None:
-            raise LookupError("who forwards must be announced")
+            raise LookupError("the sender must be announced")
         if target is None or mail is None:
             raise LookupError(f"{receiver.name} is not here")
         if target.key != envelope.key:
-            raise LookupError(f"{receiver.name} has another key by now")
+            raise LookupError(f"{receiver.name} has a different key by now")
         self._require_room(sender, receiver, mail, _weight(envelope))
         mail.put(
             pb.Envelope(
@@ -157,14 +158,14 @@ class HostRegister:
         )
 
     def _require_room(self, sender: Identity, receiver: Identity, mail: Mail, size: int) -> None:
-        """Raises `BufferError`. What has no room in an empty mailbox goes alone."""
+        """Raises `BufferError`. An envelope larger than a mailbox is accepted by an empty one."""
         theirs = mail.sizes.get(sender, 0)
         if theirs and theirs + size > MOST_WAITING_OF_ONE:
-            raise BufferError(f"too much of {sender.name} waits for {receiver.name}")
+            raise BufferError(f"too many bytes from {sender.name} wait for {receiver.name}")
         sent = sum(other.sizes.get(sender, 0) for other in self._mail.values())
         if sent + size > MOST_SENT_BYTES:
-            raise BufferError(f"too much of {sender.name} waits for others")
+            raise BufferError(f"too many bytes from {sender.name} wait for other hosts")
         if mail.size + size > MOST_WAITING_BYTES:
-            raise BufferError(f"too much waits for {receiver.name}")
+            raise BufferError(f"too many bytes wait for {receiver.name}")
         if sum(other.size for other in self._mail.values()) + size > MOST_WAITING_IN_ALL:
-            raise BufferError("too much waits in all")
+            raise BufferError("too many bytes wait in total")

@@ -1,7 +1,7 @@
-"""Log lines of the process commands, for people or as one JSON object a line.
+"""Log lines of the process commands, for people or as one JSON object per line.
 
-No line has a key, a token, a share or a record in it: messages show only their sizes, credentials
-and tokens hide their secrets, and errors are written without what they quote.
+No line contains a key, a token, a share or a record: messages show only their sizes, credentials
+and tokens hide their secrets, and errors are logged without the data that they quote.
 """
 
 import datetime as dt
@@ -34,11 +34,11 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(station: str, form: str, level: str) -> None:
-    """Sends log lines to standard error. Raises `LocalError` on a format or level there is not."""
+    """Sends log lines to standard error. Raises `LocalError` on an unknown format or level."""
     if form not in FORMATS:
-        raise LocalError(f"no log format {form!r}; there are {', '.join(FORMATS)}")
+        raise LocalError(f"no log format {form!r}; choose from {', '.join(FORMATS)}")
     if level not in LEVELS:
-        raise LocalError(f"no log level {level!r}; there are {', '.join(LEVELS)}")
+        raise LocalError(f"no log level {level!r}; choose from {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter(f"%(asctime)s %(levelname)s {station} %(name)s: %(message)s")
     handler.setFormatter(JsonLines(station) if form == "json" else text)

@@ -1,7 +1,7 @@
 """The message service: carries messages to a participant and its answers back to their receivers.
 
-Thin: who calls is checked against the message, the participant decides, errors become statuses here
-and nowhere else.
+It is thin: it checks the caller against the message, the participant decides, and errors become
+gRPC statuses here and nowhere else.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ import grpc
 import numpy as np
 
 from tallyroom.protocols.identity.certificates import Identity
-from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.party_states import MOST_SHOWN
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import RUN_BYTES, Message, Phase, Role, decode
 from tallyroom.protos import tally_pb2 as pb
@@ -30,13 +31,13 @@ from tallyroom.storage.journal import Journal, Kind, Record
 log = logging.getLogger(__name__)
 
 CERTIFICATE = "certificate-bin"
-"""Under which name a server's certificate goes before what it says."""
+"""The metadata key under which a server sends its certificate before its first message."""
 RETRY_SECONDS = 1.0
 """How long to wait for room on a full disk."""
 MOST_WAITING = 1000
-"""Messages that wait for a party; a party that never reads must not fill the memory."""
+"""How many messages may wait for a party: one that never reads must not fill the memory."""
 MOST_LISTED = 10_000
-"""Runs that are told to the coordinator at a time."""
+"""How many runs one reply to the coordinator lists."""
 
 Carry = Callable[[Reply], Awaitable[None]]
 
@@ -51,14 +52,14 @@ class Mailboxes:
         return self._queues.setdefault(identity, asyncio.Queue())
 
     def empty(self, identity: Identity) -> asyncio.Queue[Message]:
-        """A new mailbox: what waited in the old one is told again in other ways."""
+        """Starts a new mailbox; messages in the old one are repeated in other ways."""
         self._queues[identity] = asyncio.Queue()
         return self._queues[identity]
 
     def deliver(self, message: Message, only: Identity | None = None) -> None:
-        """Splits a message among the mailboxes of those that it is addressed to.
+        """Splits a message among the mailboxes of its receivers.
 
-        With `only`, nobody else gets his part: he may have missed it.
+        With `only`, that receiver alone gets its part, which it may have missed.
         """
         for identity, queue in self._queues.items():
             if only is not None and identity != only:
@@ -68,11 +69,12 @@ class Mailboxes:
                 if not mine.any():
                     continue
                 if identity.role is Role.PARTY and queue.qsize() >= MOST_WAITING:
-                    queue.get_nowait()  # it does not read: what it misses, it hears when it joins
+                    queue.get_nowait()  # the party does not read; it hears the rest when it joins
                 queue.put_nowait(message if mine.all() else message.select(np.flatnonzero(mine)))
 
     def discard(self, run: bytes) -> None:
-        """Drops what waits for parties in a run that is over: they are not to work for it."""
+        """Drops messages of a finished run that wait for parties, so that they do no work for
+        it."""
         for identity, queue in self._queues.items():
             if identity.role is Role.PARTY:
                 waiting = [queue.get_nowait() for _ in range(queue.qsize())]
@@ -82,7 +84,7 @@ class Mailboxes:
 
 
 class MessageService(MessagesServicer):
-    """`carry` takes what the participant answered, once what it was told is in the journal."""
+    """`carry` sends the participant's answer once the message that caused it is in the journal."""
 
     def __init__(
         self, participant: Participant, mailboxes: Mailboxes, carry: Carry, journal: Journal | None
@@ -92,8 +94,8 @@ class MessageService(MessagesServicer):
         self.journal = journal
         self.lock = asyncio.Lock()
         self._carry = carry
-        # A machine that was told something, and whose answer nobody carried because the caller hung
-        # up meanwhile, would leave its run waiting for ever.
+        # If the caller hangs up, the answer to its message must still be carried: otherwise the run
+        # would wait for ever.
         self._tasks = Tasks()
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._cpu_seconds: dict[bytes, float] = {}
@@ -102,26 +104,26 @@ class MessageService(MessagesServicer):
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
         self.told_servers: Callable[[Sequence[str]], None] = lambda _: None
-        """Told by the coordinator where the servers are."""
+        """Called when the coordinator says where the servers are."""
 
     async def deliver(self, message: Message, data: bytes) -> Reply:
-        """One message at a time, off the event loop: merging shares may take a while.
+        """Takes one message at a time, off the event loop: merging shares may take a while.
 
-        Acknowledged means in the journal; a message that was refused as a whole is not, and one
-        that says again what was heard is there once. Raises `OSError` where it cannot be kept: it
-        was not taken then, and may be sent again.
+        An acknowledged message is in the journal. A message that was refused as a whole is not, and
+        a repeated one is there once. Raises `OSError` if it cannot be stored: then it was not
+        accepted, and may be sent again.
         """
         return await self._tasks.finish(self._take(message, data))
 
     async def expire(self, run: bytes) -> None:
-        """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
+        """Tells the machine that the deadline passed, as a journaled event. Raises `OSError`."""
         await self._tasks.finish(self._expire(run, None))
 
     async def _take(self, message: Message, data: bytes) -> Reply:
         async with self.lock:
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
-            if self.participant.was_asked(message):  # it says again what it said
+            if self.participant.was_asked(message):  # the participant repeats its answer
                 outcome = self.participant.handle(message)
             else:
                 kind = Kind.ASK if message.phase is Phase.ASK else Kind.MESSAGE
@@ -134,7 +136,7 @@ class MessageService(MessagesServicer):
         return await self._carry_on(outcome)
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Reply:
-        """Of a timer, only if it was not set anew while it waited for the lock."""
+        """For a timer: does nothing if the timer was replaced while it waited for the lock."""
         async with self.lock:
             superseded = timer is not None and self._timers.get(run) is not timer
             if superseded or not self.participant.is_open(run):
@@ -146,10 +148,10 @@ class MessageService(MessagesServicer):
         return await self._carry_on(outcome)
 
     def _timed(self, run: bytes, work: Callable[[], Reply], preparing: bool = False) -> Reply:
-        """Adds up the CPU time of the process meanwhile: native loops have threads of their own."""
+        """Adds up the process's CPU time during `work`: native loops have threads of their own."""
         begun = time.process_time()
         outcome = work()
-        if run in self.participant.meters:  # what was refused must not cost memory
+        if run in self.participant.meters:  # refused messages must not use memory
             spent = time.process_time() - begun
             self._cpu_seconds[run] = self._cpu_seconds.get(run, 0.0) + spent
             if preparing:
@@ -159,9 +161,9 @@ class MessageService(MessagesServicer):
 
     @contextmanager
     def _written(self, run: bytes, kind: Kind, data: bytes) -> Iterator[Callable[[], None]]:
-        """Written before it is told: a machine never knows what there was no room to keep.
+        """Writes before the machine is told: it never learns what there was no room to store.
 
-        Taken back unless what this yields is called.
+        The record is taken back unless the yielded function is called.
         """
         begin = self.journal.append(run, kind, data) if self.journal else 0
         kept = []
@@ -179,14 +181,14 @@ class MessageService(MessagesServicer):
         return outcome
 
     async def give_up(self, run: bytes, reason: str) -> None:
-        """A run cannot go on here, and the coordinator is told. It is not written down: whatever
-        led to it happens again after a restart."""
+        """Ends a run that cannot go on here, and tells the coordinator. This is not journaled:
+        whatever caused it happens again after a restart."""
         async with self.lock:
             outcome = self.participant.advance(run, lambda _: Failed(reason))
         await self._carry_on(outcome)
 
     def replay(self, run: bytes, records: Iterable[Record]) -> list[Reply]:
-        """Tells a new participant what the old one was told; what it answers is to be carried."""
+        """Replays the journal to a new participant and returns its answers, to be carried."""
         outcomes = []
         self.participant.replaying = True
         try:
@@ -201,14 +203,14 @@ class MessageService(MessagesServicer):
         return outcomes
 
     async def forget(self, run: bytes) -> None:
-        """Drops a run for good. Raises `OSError` where that cannot be kept."""
+        """Drops a run for good. Raises `OSError` if that cannot be recorded."""
         async with self.lock:
             if self.journal:
                 await self.journal.forget(run)
             self._let_go(run)
 
     async def let_go(self, run: bytes) -> None:
-        """The same, where the name of the run is kept elsewhere."""
+        """Drops a run whose name is kept elsewhere."""
         async with self.lock:
             self.unjournal(run)
             self._let_go(run)
@@ -241,8 +243,8 @@ class MessageService(MessagesServicer):
         try:
             outcome = await self.deliver(message, data)
         except OSError as error:
-            log.error("not taken: %s", error)
-            reason = f"cannot keep a submission: {error.strerror or error}"
+            log.error("not accepted: %s", error)
+            reason = f"cannot store a submission: {error.strerror or error}"
             return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         for refusal in outcome.refused:
             log.warning("refused %s: %s", refusal.sender, refusal.reason)
@@ -260,7 +262,7 @@ class MessageService(MessagesServicer):
             self.told_servers(request.servers)
         queue = self._queue_for(identity)
         self.subscribers.add(identity)
-        try:  # whoever hangs up before he is greeted listens no more, either
+        try:  # a caller that hangs up before it is greeted must not stay registered as listening
             await context.send_initial_metadata(self._introduction)
             while True:
                 message = await queue.get()
@@ -272,11 +274,11 @@ class MessageService(MessagesServicer):
 
     @property
     def _introduction(self) -> tuple[tuple[str, bytes], ...]:
-        """With whose key receipts are signed that come down the stream."""
+        """The certificate whose key signs the receipts on this stream."""
         return ((CERTIFICATE, self.certificate),) if self.certificate else ()
 
     def _queue_for(self, identity: Identity) -> asyncio.Queue[Message]:
-        """A party that comes back to a server is told again what it may have missed."""
+        """Repeats what a party may have missed when it returns to a server."""
         if identity.role is not Role.PARTY or self.participant.role is not Role.SERVER:
             return self.mailboxes.of(identity)
         queue = self.mailboxes.empty(identity)
@@ -308,12 +310,12 @@ class MessageService(MessagesServicer):
     async def _coordinator_only(self, request: pb.RunRef, context: Context) -> None:
         await self._from_coordinator(context)
         if len(request.run) != RUN_BYTES:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no run has such a name")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a valid run name")
 
     async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
         await self._coordinator_only(request, context)
-        if self.participant.begun.is_ahead(request.run):  # its name would raise our mark
-            reason = "no run has such a number yet"
+        if self.participant.begun.is_ahead(request.run):  # this name would raise our mark
+            reason = "this run's number is ahead of our clock"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         try:
             await self._tasks.finish(self.forget(request.run))
@@ -323,7 +325,7 @@ class MessageService(MessagesServicer):
         return pb.Receipt()
 
     def watch_deadline(self, run: bytes) -> None:
-        """Expires a run when its time is up; a deadline that was set anew replaces the last."""
+        """Expires a run when its time is up; a new deadline replaces the previous one."""
         seconds = self.participant.deadlines.pop(run, None)
         if seconds is None:
             return
@@ -335,7 +337,7 @@ class MessageService(MessagesServicer):
                     await self._tasks.finish(self._expire(run, asyncio.current_task()))
                     return
                 except OSError as error:
-                    log.error("cannot keep that a deadline passed: %s; trying again", error)
+                    log.error("cannot record that a deadline passed: %s; trying again", error)
                     await asyncio.sleep(RETRY_SECONDS)
 
         if (running := self._timers.pop(run, None)) is not None:

@@ -1,6 +1,6 @@
-"""What a station tells its operator: counts, times and states in Prometheus' plain text.
+"""Metrics for a station's operator: counts, times and states in Prometheus' text format.
 
-Names of methods and numbers only: nothing here is from a message's body.
+They contain method names and numbers only, nothing from the body of a message.
 """
 
 import logging
@@ -14,7 +14,8 @@ import grpc.aio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.certificates import Credentials, passport_of
+from tallyroom.protocols.identity.certificates import Credentials, validity_of
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
 from tallyroom.protos.certified import Handler
 from tallyroom.storage.ledger import Ledger
 
@@ -24,7 +25,7 @@ _BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
 
 class Metrics(grpc.aio.ServerInterceptor):
-    """Counts the calls that it intercepts; `watch` adds a number that is read when asked for."""
+    """Counts the calls that it intercepts; `watch` adds a gauge that is read on demand."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._registry = CollectorRegistry()
@@ -44,7 +45,7 @@ class Metrics(grpc.aio.ServerInterceptor):
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        ends = passport_of(credentials.certificate).ends.timestamp()
+        ends = validity_of(credentials.certificate).ends.timestamp()
         self.watch(
             "tally_certificate_expiry_seconds",
             "When this station's certificate ends, in Unix time.",
@@ -106,12 +107,12 @@ def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
     metrics.watch(
         "tally_epsilon_spent",
         "The epsilon of all spends in this keeper's ledger; +Inf after a release without noise.",
-        lambda: ledger.totals().in_all,
+        lambda: ledger.totals().epsilon(DEFAULT_CAP_DELTA),
     )
     metrics.watch(
         "tally_delta_spent",
         "The delta of all spends in this keeper's ledger.",
-        lambda: float(ledger.totals().delta),
+        lambda: float(ledger.totals().noisy.delta),
     )
     metrics.watch(
         "tally_releases_without_noise",
@@ -121,7 +122,7 @@ def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """host and port of host:port. Raises `LocalError`."""
+    """Splits host:port. Raises `LocalError`."""
     host, _, port = address.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise LocalError(f"{address!r} is not host:port")

@@ -1,9 +1,9 @@
-"""A server's lines to the other servers, with mutual TLS: for what they compute together.
+"""A server's connections to the other servers, with mutual TLS, for what they compute together.
 
 The coordinator says where the others are, and no more: whoever answers there has to prove with its
-certificate which server it is. What is sent is tried again until it is acknowledged, which means
-that it is in the other's journal; a server that was restarted says all of a run again, and what was
-heard before is taken silently.
+certificate which server it is. A message is sent again until it is acknowledged, which means that
+it is in the other server's journal. A restarted server repeats all of a run, and repeated messages
+are accepted silently.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ from tallyroom.servers.metrics import parse_address
 log = logging.getLogger(__name__)
 
 CALL_SECONDS = 30.0
-"""How long the other may take over one message: it garbles or evaluates some megabytes."""
+"""How long the other server may take over one message: it garbles or evaluates some megabytes."""
 RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 2.0
 HOST = re.compile(r"[0-9A-Za-z._-]+")
 
 
 class OtherServers:
-    """`is_open` tells whether a run goes on here: what is left of one that does not is dropped.
-    `give_up` ends one whose message the other refused."""
+    """`is_open` says whether a run is still open here; messages of other runs are dropped.
+    `give_up` ends a run whose message the other server refused."""
 
     def __init__(self, credentials: Credentials, is_open: Callable[[bytes], bool]) -> None:
         self._credentials = credentials
@@ -50,8 +50,8 @@ class OtherServers:
         self._tasks = Tasks()
 
     def find(self, targets: Sequence[str]) -> None:
-        """Where servers are, by index. What is no address is left out: whoever is said to be there
-        cannot be reached until the coordinator says something better."""
+        """Takes the servers' addresses, by index. Invalid addresses are skipped: those servers
+        cannot be reached until the coordinator gives a better one."""
         known: dict[int, str] = {}
         for index, target in enumerate(targets[:MAX_SERVERS]):
             try:
@@ -63,7 +63,7 @@ class OtherServers:
             self._found.set()
 
     def send(self, message: Message) -> None:
-        """In order, as soon as the other can be reached."""
+        """Sends in order, as soon as the other server can be reached."""
         index = int(message.receivers[0])
         if index not in self._queues:
             self._queues[index] = asyncio.Queue()
@@ -81,7 +81,7 @@ class OtherServers:
             await self._deliver(index, await queue.get())
 
     async def _deliver(self, index: int, message: Message) -> None:
-        """Until it is taken or refused, or the run is over here."""
+        """Retries until the message is accepted or refused, or the run is over here."""
         pause = RETRY_SECONDS
         await self._found.wait()
         parcel = pb.Parcel(message=message.encode())
@@ -109,7 +109,7 @@ class OtherServers:
             await self.give_up(message.run, reason)
 
     async def _line(self, index: int) -> MessagesStub:
-        """To the server of this index, wherever it was last said to be."""
+        """The connection to a server, at its last known address."""
         target = self._targets.get(index, "")
         known = self._channels.get(index)
         if known is None or known[0] != target:
@@ -124,10 +124,10 @@ class OtherServers:
 
 
 def as_target(address: str) -> str:
-    """A host:port as gRPC's name for it, whatever the host is called: gRPC alone would take
+    """Converts host:port to a gRPC target, whatever the host is called: gRPC by itself would take
     `unix:80` for a file. Raises `LocalError`."""
     if len(address) > MAX_ADDRESS:
-        raise LocalError(f"an address of {len(address)} characters")
+        raise LocalError(f"an address of {len(address)} characters is too long")
     host, port = parse_address(address)
     if HOST.fullmatch(host):
         return f"dns:///{host}:{port}"

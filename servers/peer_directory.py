@@ -1,4 +1,4 @@
-"""The part of the coordinator's service for parties that meet: where they are, what it cost."""
+"""The coordinator's service for parties that meet: it locates hosts and takes their accounts."""
 
 from abc import abstractmethod
 
@@ -16,9 +16,9 @@ from tallyroom.protos.tally_pb2_grpc import CoordinatorServicer
 from tallyroom.servers.hosts import Announced, HostRegister
 
 LOCATE_SECONDS = 0.5
-"""How long a host is waited for that is not here yet: it may be about to announce itself."""
+"""How long to wait for a host that is not here yet: it may be about to announce itself."""
 MAX_CHARGE = 1 << 50
-"""No party sends more: sums of what hosts claim must not overflow."""
+"""An upper limit on what a party can send: sums of hosts' claims must not overflow."""
 
 
 class PeerDirectory(CoordinatorServicer):
@@ -31,7 +31,7 @@ class PeerDirectory(CoordinatorServicer):
         """Whether a run is in progress here."""
 
     def reports(self, run: bytes) -> list[pb.AccountList]:
-        """What hosts reported of a run; it is not kept any longer."""
+        """Hands over, and no longer keeps, the accounts that hosts reported for a run."""
         return list(self._reports.pop(run, {}).values())
 
     async def Announce(self, request: pb.Announcement, context: Context) -> pb.Receipt:  # noqa: N802
@@ -56,10 +56,10 @@ class PeerDirectory(CoordinatorServicer):
         return pb.Hosts(hosts=[host.to_wire() for host in found])
 
     async def Report(self, request: pb.AccountReport, context: Context) -> pb.Receipt:  # noqa: N802
-        """The last report of a host is the one that counts: each has all of the run."""
+        """Each report covers the whole run, so a host's last report counts."""
         identity = await self._party(context)
         if not self.is_running(request.run):
-            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such run")
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such run is in progress")
         try:
             meter = own_accounts(accounts_from_wire(request.accounts, identity.name), identity)
         except PeerError as error:
@@ -77,14 +77,14 @@ class PeerDirectory(CoordinatorServicer):
 
 
 def own_accounts(meter: Meter, identity: Identity) -> Meter:
-    """Raises `PeerError` unless all of it went between parties, of which the caller's paid."""
+    """Raises `PeerError` unless all traffic was between parties and the payers are the caller's."""
     for (_, link), account in meter.accounts.items():
         if not link.between_parties or link.station != 0:
-            raise PeerError(identity.name, f"accounts of {link.label} are not a host's")
+            raise PeerError(identity.name, f"a party host cannot report accounts of {link.label}")
         charged = np.flatnonzero((account.bytes != 0) | (account.messages != 0))
         if len(charged) and not identity.covers(charged.astype(np.uint32)):
-            raise PeerError(identity.name, "accounts of others' parties")
+            raise PeerError(identity.name, "reported accounts of parties of other hosts")
         for values in (account.bytes, account.messages):
             if len(values) and (int(values.min()) < 0 or int(values.max()) > MAX_CHARGE):
-                raise PeerError(identity.name, "accounts that cannot be")
+                raise PeerError(identity.name, "reported impossible accounts")
     return meter

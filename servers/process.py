@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.identity.vouchers import Vouchers
-from tallyroom.protocols.privacy.caps import Composition
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.privacy.ledger import Composition, Filter
 from tallyroom.protocols.run.receipts import signer
-from tallyroom.protocols.wire.messages import Role
-from tallyroom.protocols.wire.numbers import last_number
+from tallyroom.protocols.wire.loop import Reply
+from tallyroom.protocols.wire.messages import Role, last_number
 from tallyroom.protos.channel import new_server, serving, stop_signal
 from tallyroom.protos.heap import keep_freed_memory
 from tallyroom.protos.tally_pb2_grpc import (
@@ -30,12 +29,13 @@ from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.store import Store
 
 Ready = Callable[[int], None]
-"""Told the port once the process listens."""
+"""Receives the port once the process listens."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """`seed` None means randomness from the operating system; `store` None, nothing survives."""
+    """Without a `seed`, randomness is the operating system's; without a `store`, a restart loses
+    everything."""
 
     index: int
     credentials: Credentials
@@ -49,10 +49,10 @@ class ServerConfig:
 
 
 async def run_server(config: ServerConfig, ready: Ready) -> None:
-    """Serves until the process is told to stop. With a store it carries on where it was killed."""
+    """Serves until the process is stopped. With a store it resumes where it was killed."""
     keep_freed_memory()
     store = Store(config.store)
-    ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
+    ledger = Ledger(store.ledger, Filter.of(config.cap, config.cap_delta, config.composition))
     known = store.has_secret
     randomness = store.randomness(config.seed, f"server-{config.index}")
     journal = Journal(store.folder / "runs") if store.durable else None
@@ -83,7 +83,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     if config.seed is None:
         participant.begun.clock = time.time
     if journal:
-        # A store that lost its runs, or is a copy without them, knows of none that it began.
+        # A store without journals (lost, or a partial copy) does not know which runs have begun.
         participant.begun.mark = journal.begin(last_number(time.time()) if known else b"")
         for run in journal.forgotten():
             participant.forget(run)

@@ -1,5 +1,5 @@
-"""The registrar process: `tally enrolment`. Enrols parties where the coordinator cannot: it holds
-the party authority's key, and has no part in any run."""
+"""The registrar process: `tally enrolment`. It enrols parties if the coordinator must not: it holds
+the party authority's key, and takes no part in any run."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tallyroom.servers.enrolment import EnrolmentConfig, enrolling, registrar_of
 
 @dataclass(frozen=True)
 class RegistrarConfig:
-    """`servers` and `coordinator` are told whose certificates are revoked."""
+    """`servers` and `coordinator` are sent the revocation list."""
 
     credentials: Credentials
     enrolment: EnrolmentConfig
@@ -22,10 +22,10 @@ class RegistrarConfig:
 
 
 async def run_registrar(config: RegistrarConfig) -> None:
-    """Serves until the process is told to stop. Raises `LocalError` without an authority."""
+    """Serves until the process is stopped. Raises `LocalError` without an authority."""
     credentials = config.credentials
     if not credentials.party_authority:
-        raise LocalError("a registrar's identity has the party authority's certificate")
+        raise LocalError("the registrar's identity lacks the party authority's certificate")
     stations = [(target, Identity(Role.SERVER, i, i)) for i, target in enumerate(config.servers)]
     stations.append((config.coordinator, Identity(Role.COORDINATOR)))
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Which tokens were given out and which party certificates were signed: durable, in SQLite."""
+"""A durable SQLite registry of the tokens given out and the party certificates signed."""
 
 import datetime as dt
 import sqlite3
@@ -22,7 +22,7 @@ CREATE INDEX IF NOT EXISTS certificates_of ON certificates (party);
 
 @dataclass(frozen=True)
 class Signed:
-    """A certificate to be entered: its serial, the public key it is for, when it ends."""
+    """A certificate to be registered: its serial, its public key, and when it expires."""
 
     certificate: bytes
     serial: int
@@ -34,7 +34,7 @@ class Registry:
     """Every change is one transaction, on disk when the call returns."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the registry. Raises `LocalError` on one that is newer than this."""
+        """Opens or creates the registry. Raises `LocalError` if a newer version wrote it."""
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA synchronous = FULL")
@@ -54,7 +54,7 @@ class Registry:
         self._db.close()
 
     def add_token(self, digest: bytes, party: int, expires: dt.datetime) -> None:
-        """The only token for `party` from now on: an unused one before it is void."""
+        """Makes this the only token for `party`: an earlier unused one is void."""
         with _Transaction(self._db):
             self._db.execute("DELETE FROM tokens WHERE party = ? AND used IS NULL", (party,))
             self._db.execute(
@@ -65,8 +65,8 @@ class Registry:
     def redeem(self, digest: bytes, now: dt.datetime, sign: Callable[[int], Signed]) -> bytes:
         """Trades a token for a certificate, once. The party's older certificates are revoked.
 
-        `sign` is called with the party that the token is for; if it raises, the token stays good.
-        Raises `PeerError` on a token that was never given out, is used or has expired.
+        `sign` is called with the party that the token is for; if it raises, the token stays valid.
+        Raises `PeerError` on a token that was never given out, was used or has expired.
         """
         with _Transaction(self._db):
             query = "SELECT party, expires, used FROM tokens WHERE digest = ?"
@@ -87,18 +87,19 @@ class Registry:
         return signed.certificate
 
     def renew(self, party: int, serial: int, sign: Callable[[int], Signed]) -> bytes:
-        """A further certificate for the holder of `serial`. Raises `PeerError` if it may not."""
+        """Registers another certificate for the holder of `serial`. Raises `PeerError` if it may
+        not have one."""
         with _Transaction(self._db):
             query = "SELECT revoked FROM certificates WHERE serial = ? AND party = ?"
             row = self._db.execute(query, (str(serial), party)).fetchone()
             if row is None or row[0] is not None:
-                raise PeerError(Role.PARTY.named(party), "its certificate is not one to renew")
+                raise PeerError(Role.PARTY.named(party), "its certificate may not be renewed")
             signed = sign(party)
             self._enter(party, signed)
         return signed.certificate
 
     def revoke(self, party: int, now: dt.datetime) -> int:
-        """Revokes the party's certificates and its unused token; how many of both."""
+        """Revokes the party's certificates and its unused token; returns how many there were."""
         with _Transaction(self._db):
             void = self._db.execute(
                 "DELETE FROM tokens WHERE party = ? AND used IS NULL", (party,)
@@ -106,12 +107,12 @@ class Registry:
             return self._revoke(party, int(now.timestamp())) + void
 
     def revoked(self) -> list[int]:
-        """The serials, oldest first. It only ever grows, so its length numbers the list."""
+        """Returns serials, oldest first. The list only grows, so its length is its number."""
         query = "SELECT serial FROM certificates WHERE revoked IS NOT NULL ORDER BY revoked, rowid"
         return [int(serial) for (serial,) in self._db.execute(query)]
 
     def parties(self) -> dict[int, str]:
-        """What is known of each party: `invited`, `enrolled` or `revoked`."""
+        """Returns each party's state: `invited`, `enrolled` or `revoked`."""
         state = dict.fromkeys(
             (party for (party,) in self._db.execute("SELECT DISTINCT party FROM tokens")), "invited"
         )
@@ -133,11 +134,11 @@ class Registry:
             )
         except sqlite3.IntegrityError:
             peer = Role.PARTY.named(party)
-            raise PeerError(peer, "this key has a certificate: make a new pair") from None
+            raise PeerError(peer, "this key already has a certificate: make a new pair") from None
 
 
 class _Transaction:
-    """All or nothing, and nobody else writes meanwhile: not even `tally enrol` beside us."""
+    """Commits all changes or none. It locks out other writers, such as `tally enrol`."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -1,4 +1,4 @@
-"""The relay carries what party hosts seal for each other: it sees sizes, and who speaks to whom."""
+"""Relays sealed envelopes between party hosts: it sees sizes, and who speaks to whom."""
 
 from collections.abc import AsyncIterator
 

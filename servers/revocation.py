@@ -1,7 +1,7 @@
-"""Certificates that are refused although TLS takes them: revoked ones, and those that ran out.
+"""Refuses certificates that TLS accepts: revoked ones, and those that have expired.
 
-TLS looks at a certificate when a connection opens. Here every call is looked at, and open streams
-again every other second, so that a revoked party is out within seconds, not at its next connection.
+TLS checks a certificate when a connection opens. Here every call is checked, and open streams again
+every other second, so a revoked party is out within seconds, not at its next connection.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tallyroom.protocols.errors import PeerError
-from tallyroom.protocols.identity.certificates import passport_of
+from tallyroom.protocols.identity.certificates import validity_of
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.certified import Context, Handler, certificate_of, guarded
@@ -32,8 +32,8 @@ MAX_LIST_BYTES = 3 << 20
 
 
 class Revocations:
-    """The newest list that the party authority signed; kept in `path`, which may also be put there
-    by hand. None keeps it in memory."""
+    """The newest list that the party authority signed. It is kept in the file `path`, where an
+    operator may also put one by hand; with None it is kept in memory."""
 
     def __init__(self, party_authority: bytes, path: Path | None = None) -> None:
         self._authority = party_authority
@@ -45,22 +45,22 @@ class Revocations:
         self._read()
 
     def update(self, revoked: bytes) -> None:
-        """Takes a list unless an older one than ours. Raises `PeerError` if it is forged."""
+        """Accepts a list unless it is older than ours. Raises `PeerError` if it is forged."""
         number, serials = self._parse(revoked)
         if number <= self.number:
             return
         if self._path is not None:
             write_public(self._path, revoked)
         self.number, self._serials = number, serials
-        log.info("revocation list %d: %d certificates", number, len(serials))
+        log.info("revocation list %d, certificates revoked: %d", number, len(serials))
 
     def refuses(self, certificate: bytes, now: dt.datetime) -> str | None:
-        """Why a certificate is refused, or None."""
+        """Returns why a certificate is refused, or None."""
         self._read()
-        passport = passport_of(certificate)
-        if passport.serial in self._serials:
+        validity = validity_of(certificate)
+        if validity.serial in self._serials:
             return "its certificate is revoked"
-        if now > passport.ends:
+        if now > validity.ends:
             return "its certificate has expired"
         return None
 
@@ -97,7 +97,7 @@ class Revocations:
 
 
 class RevocationService(RevocationServicer):
-    """Takes the list from whoever enrols parties: it is signed, and only grows."""
+    """Takes the list from the process that enrols parties: it is signed, and only grows."""
 
     def __init__(self, revocations: Revocations) -> None:
         self._revocations = revocations
@@ -107,19 +107,24 @@ class RevocationService(RevocationServicer):
     ) -> pb.RevocationState:
         identity = await caller(context)
         if identity.role not in (Role.COORDINATOR, Role.REGISTRAR):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only who enrols parties may")
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "only the process that enrols parties may do this",
+            )
         if request.list:
             try:
                 self._revocations.update(request.list)
             except PeerError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except OSError as error:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, f"cannot keep it: {error}")
+                await context.abort(
+                    grpc.StatusCode.UNAVAILABLE, f"cannot store the revocation list: {error}"
+                )
         return pb.RevocationState(number=self._revocations.number)
 
 
 class Screen(grpc.aio.ServerInterceptor):
-    """Looks at the caller's certificate before every call, and during streams."""
+    """Checks the caller's certificate before every call and during streams."""
 
     def __init__(self, revocations: Revocations) -> None:
         self._revocations = revocations

@@ -1,4 +1,4 @@
-"""One run at the coordinator, as it is waited for and as it is kept, and those that live."""
+"""One run at the coordinator, its stored form, and the register of unfinished runs."""
 
 import asyncio
 import time
@@ -15,12 +15,12 @@ from tallyroom.protos import tally_pb2 as pb
 
 @dataclass
 class Run:
-    """`name` is what its question is called, by its key; `data` names what it is asked of.
-    `run` is what its machines call it: the query's own run, or that of the tree it asks again.
+    """`name` identifies the question, by its key; `data` identifies the data that it is asked of.
+    `run` is the machines' name: the query's own run, or that of the stored tree it asks again.
 
-    `ended` is how the machines ended, `over` what the analyst is told then, once that is kept.
-    `asked` is done once all servers know of it, and parties are asked.
-    `stalled` says why the answer, which is paid for, is not here yet.
+    `ended` says how the machines ended, and `over` what the analyst is told once that is stored.
+    `asked` is done once all servers know the run and the parties have been asked.
+    `stalled` says why an answer that is already paid for has not arrived yet.
     """
 
     name: bytes
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def asks_again(self) -> bool:
-        """Whether it asks a stored tree, under that one's name: parties have no part in it."""
+        """Whether it asks a stored tree again, under that run's name: parties take no part."""
         return self.run != self.query.run
 
     def ask(self) -> None:
@@ -62,7 +62,7 @@ class Run:
 
 
 class LiveRuns:
-    """Runs that are not over, by what their questions and their machines are called."""
+    """Unfinished runs, by the names of their questions and of their machines."""
 
     def __init__(self) -> None:
         self._runs: dict[bytes, Run] = {}
@@ -77,22 +77,22 @@ class LiveRuns:
         return list(self._runs.values())
 
     def asked(self, name: bytes) -> Run | None:
-        """The one that answers the question of this name."""
+        """The run that answers the question of this name."""
         return self._runs.get(name)
 
     def of(self, run: bytes) -> Run | None:
-        """The one whose machines are called so."""
+        """The run whose machines have this name."""
         return next((one for one in self._runs.values() if one.run == run), None)
 
 
 def beginning(kept: pb.Kept, records: Records) -> bytes:
-    """What the journal keeps of a run's beginning."""
+    """Encodes how a run began, for the journal."""
     counts = records.astype("<i8").tobytes()
     return len(counts).to_bytes(4, "little") + counts + kept.SerializeToString()
 
 
 def begun(data: bytes) -> tuple[pb.Kept, Records]:
-    """Reads `beginning` back."""
+    """Decodes the output of `beginning`."""
     size = int.from_bytes(data[:4], "little")
     counts = np.frombuffer(data, dtype="<i8", count=size // 8, offset=4).astype(np.int64)
     return pb.Kept.FromString(data[4 + size :]), counts

@@ -1,8 +1,8 @@
-"""The life of a run at the coordinator: begun, carried to its end, kept, forgotten everywhere.
+"""The life of a run at the coordinator: it begins, is carried to its end, stored and forgotten.
 
-While it lives, a run is in the journal. When it is over, its answer or why there is none is in
-`answers` before anybody is told, and the journal goes. Servers are told to forget it; one that is
-away hears of it when it is back, before anything else.
+An unfinished run is in the journal. When it is over, its answer or the reason why there is none is
+in `answers` before anybody is told, and its journal is removed. Servers are told to forget it; a
+server that is away is told when it comes back, before anything else.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 from tallyroom.protocols.aggregation.contract import Records, Total
 from tallyroom.protocols.errors import RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
-from tallyroom.protocols.run.begun import Clock, next_time
 from tallyroom.protocols.run.machines import stages
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.participant import Clock, next_time
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter
@@ -42,7 +42,7 @@ MOST_CANCELLED = 1000
 CANCELLED = "it was cancelled, and nothing was released"
 
 Reports = Callable[[bytes], list[pb.AccountList]]
-"""What hosts reported of a run."""
+"""Returns the accounts that hosts reported for a run."""
 
 
 class Runs:
@@ -58,7 +58,7 @@ class Runs:
         durable: bool,
         clock: Clock | None = None,
     ) -> None:
-        """Runs are numbered by `clock`, or named for their keys where there is none."""
+        """Runs are numbered by `clock`; without one they are named after their keys."""
         self.live = live
         self._clock = clock
         self._coordinator = coordinator
@@ -76,7 +76,7 @@ class Runs:
         await self._background.close()
 
     def kept(self, name: bytes) -> pb.Kept | None:
-        """What is kept of a question that is over."""
+        """Returns the stored record of a finished question."""
         data = self._answers.read(name)
         if data is None:
             return None
@@ -89,10 +89,10 @@ class Runs:
             return None
         return kept
 
-    # --- begun ---
+    # --- beginning ---
 
     async def begin(self, question: Question) -> Run:
-        """Begins a run, or finds what answers the question already."""
+        """Begins a run, or finds one that already answers the question."""
         question = self._coordinator.keyed(question)
         name = self._coordinator.named(question.key)
         if name in self._cancelled:
@@ -104,11 +104,11 @@ class Runs:
             other = self.live.of(self._coordinator.name_of(query))
             if other is None:
                 break
-            await asyncio.wait([other.over])  # a stored tree answers one question after the other
+            await asyncio.wait([other.over])  # a stored tree answers one question after another
         called = self._coordinator.name_of(query)
         run = Run(name, question.encode(), query, self._coordinator.data, called)
         if events := self._again(run):
-            await self._keep(name, run.kept(events))  # who loses it comes back with its own key
+            await self._keep(name, run.kept(events))  # it can be fetched again under its own key
             run.over.set_result(events)
             return run
         self.live.add(run)
@@ -118,14 +118,14 @@ class Runs:
         return next_time(self._coordinator.last_time, self._clock()) if self._clock else None
 
     async def _begin(self, run: Run) -> Run:
-        """A run is in the journal before anybody hears of it; a question to a stored tree is not:
-        it spends nothing and may be asked anew."""
+        """Writes a run to the journal before anybody hears of it. A question to a stored tree is
+        not written: it spends nothing and can be asked again."""
         try:
             async with self._post.lock:
                 if run.name in self._cancelled:
                     raise RunFailed(CANCELLED)
                 if self._coordinator.name_of(run.query) != run.run:
-                    raise RunFailed("parties came with other data meanwhile: ask again")
+                    raise RunFailed("the parties' data changed in the meantime: ask again")
                 outcome = self._coordinator.ask(run.query)
                 if (journal := self._post.journal) and not self._coordinator.releases.holds(
                     run.run
@@ -137,15 +137,16 @@ class Runs:
             self.live.remove(run)
             if isinstance(error, OSError):
                 self._coordinator.withdraw(run.run)
-                error = RunFailed(f"the coordinator cannot keep a run: {error.strerror}")
-            # Somebody may wait for it: who asked the same, who cancels it, who asks its tree next.
+                error = RunFailed(f"the coordinator cannot store a run: {error.strerror}")
+            # Others may be waiting: for the same question, to cancel it, or to ask its tree next.
             run.over.set_result([pb.Event(failure=pb.Failure(reason=str(error)))])
             raise error from None
         self._conduct(run, [outcome])
         return run
 
     def _again(self, run: Run) -> Sequence[pb.Event]:
-        """What was said to an earlier question after the same release, if it is kept."""
+        """Returns the stored answer of an earlier question for the same release, if there is
+        one."""
         earlier = self._coordinator.releases.released(run.query, run.data)
         if earlier is None:
             return ()
@@ -160,11 +161,13 @@ class Runs:
         return kept.events
 
     def resume(self) -> None:
-        """Takes up the runs of the journal where they were left; those that are over are known."""
+        """Resumes the runs of the journal where they were left, and notes those that are over."""
         for name in self._answers.names():
             if (kept := self.kept(name)) is not None:
                 self._coordinator.remember_time(kept.run)
-                with contextlib.suppress(TallyError):  # of a version that asked otherwise
+                with contextlib.suppress(
+                    TallyError
+                ):  # an older version wrote questions differently
                     self._remember(name, kept, decode_query(kept.run, kept.query, "store"))
         if (journal := self._post.journal) is None:
             return
@@ -172,7 +175,7 @@ class Runs:
             try:
                 taken, counts = self._begun(run, records)
             except (TallyError, DecodeError, LookupError) as error:
-                log.error("run %s cannot be taken up: %s", run.hex(), error)
+                log.error("run %s cannot be resumed: %s", run.hex(), error)
                 journal.drop(run)  # servers are told to forget it
                 continue
             if taken.name in self._answers:
@@ -184,7 +187,7 @@ class Runs:
             self._conduct(taken, outcomes)
 
     def _begun(self, run: bytes, records: list[Record]) -> tuple[Run, Records]:
-        """Raises `LookupError` if it was cut off before it asked anybody."""
+        """Raises `LookupError` if the run was cut off before it asked anybody."""
         if not records or records[0][0] is not Kind.QUERY:
             raise LookupError("it was cut off before it began")
         kept, counts = begun(records[0][1])
@@ -199,18 +202,18 @@ class Runs:
 
     async def _carry_all(self, run: Run, outcomes: list[Reply]) -> None:
         finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
-        if finished is not None:  # nobody needs to hear again what led to it
+        if finished is not None:  # the messages that led to the end need not be replayed
             run.end(finished)
             return
         for outcome in outcomes:
             await self._dispatch.carry(outcome)
 
-    # --- ended ---
+    # --- ending ---
 
     async def _expire(self, run: Run) -> None:
-        """Ends a run whose time is up, whether somebody waits for it or not.
+        """Ends a run whose time is up, whether or not anybody waits for it.
 
-        Not one that was told to be released, where servers come back: its answer is paid for.
+        A run that was told to release stays open if its servers can come back: it is paid for.
         """
         seconds = stages(run.query) * run.query.deadline + GRACE_SECONDS
         while not run.ended.done():
@@ -221,10 +224,10 @@ class Runs:
             if self._durable and self._coordinator.is_releasing(run.run):
                 awaited = self._coordinator.awaited_servers(run.run)
                 names = ", ".join(Role.SERVER.named(server) for server in awaited)
-                run.stalled = f"{names} did not release in time; the answer is kept once it is here"
+                run.stalled = f"{names} did not release in time; the answer is kept once it arrives"
                 continue
             await self._dispatch.lose_those_away(run.run)
-            with contextlib.suppress(OSError):  # at the next look
+            with contextlib.suppress(OSError):  # tried again at the next check
                 await self._post.expire(run.run)
 
     async def _finish(self, run: Run) -> None:
@@ -252,7 +255,7 @@ class Runs:
             try:
                 await asyncio.to_thread(self._answers.keep, name, kept.SerializeToString())
             except OSError as error:
-                log.error("cannot keep an answer: %s; trying again", error)
+                log.error("cannot store an answer: %s; trying again", error)
                 return False
         return True
 
@@ -266,7 +269,7 @@ class Runs:
     async def _answer(self, run: Run, done: Done) -> pb.Answer:
         total = done.output
         if not isinstance(total, Total):
-            raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
+            raise TypeError(f"a collector must end with a Total, not {type(total).__name__}")
         calls = (server.accounts(run.run) for server in self._servers)
         stations = list(await asyncio.gather(*calls))
         stations += self._reports(run.run)
@@ -292,23 +295,24 @@ class Runs:
         )
 
     def _shares(self, done: Done) -> list[pb.Event]:
-        """What the answer is made of, for the analyst to check."""
+        """The signed shares of the answer, for the analyst to check."""
         total = done.output
         if not isinstance(total, Total):
             return []
         return list(shares_to_wire(total))
 
     async def cancel(self, name: bytes) -> pb.Cancelled:
-        """Ends a run, if nothing of it is released yet."""
+        """Ends a run if nothing of it has been released."""
         run = self.live.asked(name)
         if run is None and name in self._answers:
             return pb.Cancelled(words="it was over already")
         if run is None:
             self._never_begin(name)
             return pb.Cancelled(cancelled=True, words="it had not begun")
-        async with self._post.lock:  # no roster comes in between
+        async with self._post.lock:  # no roster can be sent in between
             if self._coordinator.is_releasing(run.run):
-                return pb.Cancelled(words="servers release already: ε is spent, the answer is kept")
+                words = "servers are already releasing: ε is spent, and the answer is kept"
+                return pb.Cancelled(words=words)
             if self._coordinator.is_open(run.run):
                 self._coordinator.abandon(run.run)
                 run.end(Failed(CANCELLED))
@@ -324,10 +328,11 @@ class Runs:
         while len(self._cancelled) > MOST_CANCELLED:
             self._cancelled.popitem(last=False)
 
-    # --- forgotten ---
+    # --- forgetting ---
 
     async def _forget(self, run: bytes) -> None:
-        """Everywhere, but for keys that servers hold to be asked again, or are asked just now."""
+        """Forgets a run everywhere, unless servers hold its keys for further questions or are
+        answering one just now."""
         self._reports(run)
         self._post.mailboxes.discard(run)
         outdated = self._coordinator.releases.outdated

@@ -1,4 +1,4 @@
-"""The coordinator's line to one server."""
+"""The coordinator's connection to one server."""
 
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -17,13 +17,13 @@ from tallyroom.servers.message_service import CERTIFICATE
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
-"""How long a server may take to answer a call that gives it nothing to compute."""
+"""How long a server may take over a call that gives it nothing to compute."""
 AWAY_SECONDS = 1.0
-"""How long one is waited for that was heard before, and is away when it is called."""
+"""How long to wait for a server that was connected before and is away when it is called."""
 
 
 class ServerLink:
-    """`away` is why it is not heard now; None while it is."""
+    """`away` says why the server is not connected; None while it is."""
 
     def __init__(
         self, index: int, target: str, credentials: Credentials, all_servers: Sequence[str] = ()
@@ -33,7 +33,7 @@ class ServerLink:
         self.channel = open_channel(target, self.identity, credentials)
         self._post = MessagesStub(self.channel)
         self.certificate = b""
-        """Of the process that is heard now: the analyst checks whether it is this server's."""
+        """The certificate of the connected process: the analyst checks whose it is."""
         self.away: str | None = "cannot be reached"
         self._heard = False
         self._stream: grpc.aio.UnaryStreamCall[pb.Subscription, pb.Parcel] | None = None
@@ -47,9 +47,9 @@ class ServerLink:
         return self.identity.name
 
     async def send(self, message: Message, seconds: float = 0.0) -> list[str]:
-        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`.
+        """Delivers a message; returns the reasons if it was refused. Raises `AioRpcError`.
 
-        The server answers once it has done what it is told, for which it has so many `seconds`.
+        The server answers when it has done the work, for which it has `seconds`.
         """
         reasons = []
         for chunk in message.chunks():
@@ -63,9 +63,9 @@ class ServerLink:
         return reasons
 
     async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
-        """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
-        `PeerError` when it speaks for another."""
-        if self._stream is not None:  # left, maybe, and not ended: a server speaks to one listener
+        """Yields the server's messages once it can be reached. Raises `AioRpcError` when it is
+        gone, `PeerError` when it speaks for another role."""
+        if self._stream is not None:  # maybe still open: a server speaks to one listener at a time
             self._stream.cancel()
         subscription = pb.Subscription(servers=self._all_servers)
         self._stream = stream = self._post.Receive(subscription, wait_for_ready=True)
@@ -85,22 +85,22 @@ class ServerLink:
         return messages()
 
     async def accounts(self, run: bytes) -> pb.AccountList:
-        """What the server metered; nothing if it is gone, for the answer is there already."""
+        """Returns the server's accounts; none if it is gone, since the answer is already there."""
         try:
             accounts: pb.AccountList = await self._post.Accounts(
                 pb.RunRef(run=run), timeout=GRACE_SECONDS
             )
         except grpc.aio.AioRpcError as error:
-            log.warning("no accounts of %s: %s", self.name, error.details())
+            log.warning("%s sent no accounts: %s", self.name, error.details())
             return pb.AccountList()
         return accounts
 
     async def forget(self, run: bytes) -> None:
-        """Raises `AioRpcError` where it is not forgotten for good."""
+        """Raises `AioRpcError` if the server did not forget the run for good."""
         await self._post.Forget(pb.RunRef(run=run), timeout=GRACE_SECONDS)
 
     async def kept(self) -> list[bytes]:
-        """Runs that the server keeps anything of. Raises `AioRpcError`."""
+        """Returns the runs that the server keeps data of. Raises `AioRpcError`."""
         listed: pb.RunList = await self._post.Kept(pb.Subscription(), timeout=GRACE_SECONDS)
         return [run for run in listed.runs if len(run) == RUN_BYTES]
 

@@ -1,1 +1,1 @@
-"""Durable files that outlive a process: ledgers, journals, what parties submitted."""
+"""Durable files that outlive a process: ledgers, journals, and what parties submitted."""

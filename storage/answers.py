@@ -1,7 +1,7 @@
-"""Answers that were paid for, kept within bounds: who asked one and lost it comes back for it.
+"""Keeps a bounded number of paid answers, so that an analyst who lost one can fetch it again.
 
-One file an answer, written whole under another name first, so that a crash leaves all of it or
-nothing. The oldest go when there are too many, or too many bytes of them.
+Each answer is one file. It is written in full under a temporary name first, so a crash leaves all
+of it or nothing. When there are too many answers, or too many bytes, the oldest are removed.
 """
 
 import os
@@ -17,7 +17,7 @@ _SUFFIX = ".answer"
 
 
 class Answers:
-    """`durable` answers are on disk when `keep` returns; others go with the process."""
+    """`durable` answers are on disk when `keep` returns; others are lost with the process."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Answers:
         return self._path(name).read_bytes() if name in self._sizes else None
 
     def keep(self, name: bytes, data: bytes) -> None:
-        """Raises `OSError` where there is no room; then what was kept before stays as it was."""
+        """Raises `OSError` if there is no room; answers kept earlier stay as they were."""
         path = self._path(name)
         new = path.with_suffix(".new")
         try:
@@ -68,7 +68,7 @@ class Answers:
         self._shrink()
 
     def _shrink(self) -> None:
-        """The newest stays, however large it is: somebody waits for it."""
+        """The newest answer stays however large it is, because somebody is waiting for it."""
         excess = sum(self._sizes.values()) - self._most_bytes
         while len(self._sizes) > 1 and (len(self._sizes) > self._most or excess > 0):
             name, size = self._sizes.popitem(last=False)

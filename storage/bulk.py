@@ -1,9 +1,8 @@
-"""What machines keep of submissions: in files, with memory bounded by a block.
+"""Keeps submissions in files, so that memory is bounded by one block.
 
-A submission is written once. Where there is a journal it is in there already, and only its place is
-noted; what is not goes to a file without a name, which disappears with the run or with the process,
-however that ends. Nothing of it is needed after a crash: a server that survives one is told
-everything again by its journal.
+A submission is written once. If it is already in the journal, only its position is noted; otherwise
+it goes to an unnamed file, which disappears with the run or with the process, however that ends.
+These files are not needed after a crash: a restarted server replays its journal.
 """
 
 import mmap
@@ -23,12 +22,12 @@ Ids = NDArray[np.uint32]
 Block = NDArray[np.uint8]
 
 WINDOW_BYTES = 16 << 20
-"""How much of a file may stay in memory behind whoever writes or reads it."""
+"""How much of a file may stay in memory behind the position of its writer or reader."""
 
 
 class Log(Protocol):
     def place_of(self, run: bytes, block: Block) -> tuple[Path, int] | None:
-        """In which file and where these bytes of a run are, if they were just written."""
+        """Returns the file and position of these bytes of a run, if they were just written."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class _Place:
 
 
 class FileBulk:
-    """The submissions of one run. `folder` is where there is room for what is not in `log`."""
+    """The submissions of one run. What is not in `log` goes to an unnamed file in `folder`."""
 
     def __init__(self, folder: Path, run: bytes = b"", log: Log | None = None) -> None:
         self._folder = folder
@@ -52,15 +51,15 @@ class FileBulk:
         self._places: list[_Place] = []
 
     def append(self, ids: Ids, block: Block) -> None:
-        """Raises `OSError` where there is no room; then nothing of the block is kept."""
+        """Raises `OSError` if there is no room; then no part of the block is kept."""
         block = np.ascontiguousarray(block).reshape(-1)
         path, start = self._place_of(block) or (None, self._write(block))
-        # A copy: ids are a view of the message, and would keep the whole of it in memory.
+        # A copy: ids are a view of the message and would keep the whole message in memory.
         self._places.append(_Place(ids.copy(), path, start, block.size))
 
     def blocks(self) -> Iterator[tuple[Ids, Block]]:
-        """Blocks are mapped. When the caller goes on to the next, those behind it leave its memory;
-        one that it keeps is read from the file again."""
+        """Yields memory-mapped blocks. Blocks that the caller has passed are dropped from memory;
+        if it kept a reference to one, its pages are read from the file again."""
         readers: dict[Path | None, _Reader] = {}
         for place in list(self._places):
             if place.path not in readers:
@@ -87,7 +86,7 @@ class FileBulk:
 
 
 class _Reader:
-    """Reads a file from its beginning to its end. The descriptor is its own."""
+    """Reads a file from beginning to end. Owns its descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -107,8 +106,8 @@ class _Reader:
 
 
 class _OwnFile:
-    """A file without a name. Closed when it is dropped: a run that ends in whatever way leaves
-    nothing behind."""
+    """An unnamed file, closed when the object is dropped: however a run ends, it leaves nothing
+    behind."""
 
     def __init__(self, folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -119,7 +118,7 @@ class _OwnFile:
         self._writing_out: threading.Thread | None = None
 
     def append(self, block: Block) -> int:
-        """Where it begins. Raises `OSError`, and keeps nothing of the block then."""
+        """Returns where the block begins. Raises `OSError`, and then keeps no part of the block."""
         begin = end = self._size
         try:
             while end < begin + block.size:
@@ -132,9 +131,8 @@ class _OwnFile:
         return begin
 
     def _write_out(self) -> None:
-        """Sees to it that written pages leave memory as fast as the disk takes them. Left to
-        itself, the system keeps them until they fill the memory that a container may have, and
-        then stops the writer."""
+        """Makes written pages leave memory as fast as the disk takes them. Otherwise the kernel
+        keeps them until they fill the container's memory limit, and then stalls the writer."""
         if self._size - self._written_out < WINDOW_BYTES:
             return
         if self._writing_out is None or not self._writing_out.is_alive():
@@ -150,6 +148,6 @@ def _write_out(descriptor: int, size: int) -> None:
         os.fdatasync(descriptor)
         os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_DONTNEED)
     except OSError:
-        pass  # nobody was promised that this is on disk
+        pass  # these bytes were never promised to be on disk
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""The certificates that servers sign their receipts with, kept by who hears them.
+"""Keeps the certificates of the servers that signed receipts.
 
 A share outlives the connection that it came over: its receipt is checked against the certificate
-that its server showed then, whatever it shows by now.
+that the server showed at that time, even if the server shows another one by now.
 """
 
 import os
@@ -13,7 +13,7 @@ MAX_CERTIFICATE = 16 << 10
 
 
 class Certificates(dict[int, bytes]):
-    """By the index of the server, as PEM. With a folder, they are on disk when `keep` returns."""
+    """PEM certificates by server index. With a folder, they are on disk when `keep` returns."""
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Certificates(dict[int, bytes]):
                     self[int(index)] = path.read_bytes()
 
     def keep(self, server: int, certificate: bytes) -> None:
-        """Raises `OSError` where there is no room for it."""
+        """Raises `OSError` if there is no room for it."""
         if len(certificate) > MAX_CERTIFICATE or self.get(server) == certificate:
             return
         if self._folder is not None:

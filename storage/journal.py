@@ -1,9 +1,9 @@
-"""The journal: what a machine was told, on disk before it is acknowledged.
+"""The journal: every message is on disk before it is acknowledged.
 
-A machine is a function of its messages and its randomness, so telling a new one the same again
-brings it to the same state: any protocol survives a crash without a line of its own. Each run has a
-file of records, each with its length and checksum; a record that a crash tore is dropped, because
-nobody was told that it was taken.
+A machine is a function of its messages and its randomness, so replaying the messages to a new
+machine brings it to the same state: any protocol survives a crash without code of its own. Each run
+has a file of records, each with its length and checksum. A record that a crash cut off is dropped:
+it was never acknowledged.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.run.begun import MOST_NAMES
+from tallyroom.protocols.run.participant import MOST_NAMES
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.storage.mark import Mark
 from tallyroom.storage.store import name_in, sync_folder
@@ -28,14 +28,14 @@ _HEAD = struct.Struct("<BII")
 
 
 class Kind(IntEnum):
-    QUERY = 1  # how our own machine was begun
+    QUERY = 1  # how our own machine began
     MESSAGE = 2  # a message that was accepted
     EXPIRE = 3  # the deadline passed
-    ASK = 4  # a question to a stored tree, of which the last is kept
+    ASK = 4  # a question to a stored tree; only the last one is kept
 
 
 MOST_OPEN = 64
-"""Files of runs that are open at a time: a process has a thousand descriptors for everything."""
+"""How many run files are open at once: a process has about a thousand descriptors in all."""
 OVER = "over"
 OVER_KEY = b""
 MARK = "mark"
@@ -48,9 +48,9 @@ Place = tuple[Path, int]
 class Journal:
     """At most `most_open` of its files are open at a time, however many runs there are.
 
-    Runs that are over leave their names in one more file, `over`, a line each. When there are twice
-    `most_over`, those with the larger numbers stay, and `mark` says up to which number they went
-    (`protocols.run.begun`).
+    The names of finished runs are kept in one more file, `over`, one per line. When there are twice
+    `most_over` names, only those with the larger numbers stay, and `mark` records the number up to
+    which names were removed (`protocols.run.begun`).
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Journal:
         self._told: tuple[bytes, bytes, int] | None = None
 
     def append(self, run: bytes, kind: Kind, data: bytes) -> int:
-        """Writes a record; it is durable once `commit` returns. Returns where it begins.
+        """Writes a record, which is durable once `commit` returns. Returns where it begins.
 
-        A question to a stored tree takes the place of the one before: whoever asks on has heard
-        what was said to that. Raises `OSError` where there is no room, and leaves the rest of the
-        journal as it was.
+        A question to a stored tree replaces the previous one: whoever asks the next question has
+        received the answer to the last. Raises `OSError` if there is no room, and leaves the rest
+        of the journal as it was.
         """
         record = _HEAD.pack(kind, len(data), zlib.crc32(data)) + data
         file = self._opened(run)
@@ -99,7 +99,7 @@ class Journal:
             self._path(run).unlink(missing_ok=True)
 
     async def commit(self) -> None:
-        """Returns when all that was appended before is on disk. Waiting calls share one sync."""
+        """Returns when every earlier record is on disk. Waiting calls share one sync."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._sync())
         await asyncio.shield(self._next)
@@ -111,13 +111,14 @@ class Journal:
             names, self._new_names = self._new_names, False
             try:
                 await asyncio.to_thread(_flush, dirty, self._folder if names else None)
-            except BaseException:  # nobody may be told that it is on disk: the next one tries again
+            except BaseException:  # nothing may be reported as durable: the next commit tries again
                 self._dirty |= dirty
                 self._new_names |= names
                 raise
 
     def place_of(self, run: bytes, block: NDArray[np.uint8]) -> Place | None:
-        """Where these bytes are, if the record that the run was told last ends with them."""
+        """Returns where these bytes are, if the run's last record was just written and ends with
+        them."""
         if self._told is None or self._told[0] != run:
             return None
         _, data, end = self._told
@@ -127,16 +128,16 @@ class Journal:
         return self._path(run), end - block.size
 
     def runs(self) -> Iterator[tuple[bytes, list[Record]]]:
-        """What was recorded of every run that is not forgotten, oldest run first."""
+        """Yields the records of every run that is not forgotten, oldest run first."""
         return ((run, list(records)) for run, records in self.retold())
 
     def retold(self) -> Iterator[tuple[bytes, Iterator[Record]]]:
-        """The same, one record at a time: those of a run may be more than memory holds."""
+        """Like `runs`, one record at a time: a run's records may be more than memory holds."""
         over = set(self.forgotten())
         paths = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
         for path in paths:
             run = name_in(path)
-            if run in over:  # a crash came between the two steps of forgetting it
+            if run in over:  # a crash came between the two steps of `forget`
                 path.unlink()
             else:
                 yield run, self._retold(run, path)
@@ -151,15 +152,15 @@ class Journal:
             yield kind, data
 
     def begin(self, mark: bytes) -> bytes:
-        """The mark up to which every run counts as begun. Where there is none yet it is `mark`, and
-        names that were left here say nothing: what they were is not known any more."""
+        """Returns the mark up to which every run counts as begun. If there is no mark yet, it
+        becomes `mark`, and run names left here are discarded: their state is unknown."""
         if self._mark.value is None:
             (self._folder / OVER).unlink(missing_ok=True)
             self._mark.write(mark)
         return self._mark.value or b""
 
     def forgotten(self) -> Iterator[bytes]:
-        """The names of runs that are over; one that a crash tore was not acknowledged."""
+        """Yields the names of finished runs. A name that a crash cut off was not acknowledged."""
         try:
             lines = (self._folder / OVER).read_text(errors="replace").split("\n")[:-1]
         except FileNotFoundError:
@@ -169,10 +170,10 @@ class Journal:
                 yield bytes.fromhex(line)
 
     async def forget(self, run: bytes) -> None:
-        """Drops a run that is over; its name stays, so that it cannot be begun again.
+        """Drops a finished run but keeps its name, so that it cannot begin again.
 
-        The name is on disk before the records go. Raises `OSError` where there is no room for it;
-        then nothing is dropped.
+        The name is on disk before the records are removed. Raises `OSError` if there is no room for
+        the name; then nothing is dropped.
         """
         if self._over is None:
             self._over = sum(1 for _ in self.forgotten())
@@ -184,9 +185,9 @@ class Journal:
         self.drop(run)
 
     def _shorten(self) -> int:
-        """Keeps the newest names, written whole under another name first. Returns how many.
+        """Keeps the newest names, written in full to a temporary file first; returns their number.
 
-        The mark is on disk before the names below it go.
+        The mark is on disk before the names below it are removed.
         """
         names = sorted(set(self.forgotten()))
         older, newest = names[: -self._most_over], names[-self._most_over :]
@@ -201,12 +202,12 @@ class Journal:
         except OSError:
             new.unlink(missing_ok=True)
             raise
-        self._close(OVER_KEY)  # what is open is the old one
+        self._close(OVER_KEY)  # the open descriptor is the old file's
         sync_folder(self._folder)
         return len(newest)
 
     def drop(self, run: bytes) -> None:
-        """Drops the records of a run, and its name as well: whoever calls this keeps it."""
+        """Drops the records of a run without keeping its name, which the caller must do."""
         self._close(run)
         self._asks.pop(run, None)
         self._path(run).unlink(missing_ok=True)
@@ -239,8 +240,8 @@ class Journal:
 
 
 class _File:
-    """A file that grows by whole records. It knows its own end: a position in the file does not
-    come back when the file is cut."""
+    """A file that grows by whole records. It tracks its own end, because the file position does not
+    move back when the file is truncated."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -248,17 +249,18 @@ class _File:
         self.end = os.fstat(self._descriptor).st_size
 
     def append(self, record: bytes) -> int:
-        """Where the record begins. Raises `OSError` if it does not fit, and keeps nothing of it."""
+        """Returns where the record begins. Raises `OSError` if it does not fit, and keeps no part
+        of it."""
         begin = self.end
         if os.fstat(self._descriptor).st_size > begin:
-            self.cut(begin)  # what could not be cut off when it failed
+            self.cut(begin)  # the remains of a record that could not be cut off when it failed
         written = 0
         try:
             while written < len(record):
                 written += os.pwrite(self._descriptor, record[written:], begin + written)
         except OSError:
             with contextlib.suppress(OSError):
-                self.cut(begin)  # a torn record in the middle would hide all that follow it
+                self.cut(begin)  # a torn record in the middle would hide all records after it
             raise
         self.end = begin + len(record)
         return begin
@@ -272,7 +274,7 @@ class _File:
 
 
 def _flush(paths: set[Path], folder: Path | None) -> None:
-    """By name: a file may have been closed since, and is gone if its run is forgotten."""
+    """Opens files by name, because they may have been closed, or removed with a forgotten run."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -285,12 +287,12 @@ def _flush(paths: set[Path], folder: Path | None) -> None:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The whole records of a journal; a torn end is cut off the file."""
+    """Returns the complete records of a journal; cuts an incomplete last one off the file."""
     return [(kind, data) for kind, data, _ in _records(path)]
 
 
 def _records(path: Path) -> Iterator[tuple[Kind, bytes, int]]:
-    """The same one by one, each with its end in the file."""
+    """Like `read_records`, one at a time, each with its end in the file."""
     end = 0
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size

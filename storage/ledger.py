@@ -1,34 +1,28 @@
-"""The durable ledger: what ε and δ have been spent, in SQLite, written before anything is released.
+"""The durable ledger: every loss that was spent, in SQLite, written before anything is released.
 
-Servers, the coordinator and deployed parties each keep one.
+Servers, the coordinator and deployed parties each keep one. Its column `epsilon` has the text of a
+loss (`PrivacyLoss.text`), which begins with `rho` where the loss is concentrated.
 """
 
 import sqlite3
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.caps import Caps, Composition
-from tallyroom.protocols.privacy.ledger import Charge, Totals, check_spend, tight_epsilon
+from tallyroom.protocols.privacy.composition import composed_epsilon
+from tallyroom.protocols.privacy.ledger import ANYTHING, Charges, Filter, Totals
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
 
 SCHEMA_VERSION = 1
 
 
 class Ledger:
-    """One keeper's ledger. `cap` is the most ε it will ever release, `cap_delta` the most δ; None
-    is no cap. `composition` is how spends add up against them."""
+    """One keeper's ledger. `filter` decides what may still be spent; by default, anything."""
 
-    def __init__(
-        self,
-        path: Path | None,
-        cap: Fraction | None,
-        cap_delta: float | None = None,
-        composition: Composition = Composition.SUM,
-    ) -> None:
+    def __init__(self, path: Path | None, filter: Filter = ANYTHING) -> None:
         """Opens or creates the ledger at `path`; None keeps it in memory."""
-        self.caps = Caps(cap, cap_delta, composition)
+        self.filter = filter
         try:
             self._open(path)
         except sqlite3.Error as error:
@@ -55,23 +49,16 @@ class Ledger:
         )
         self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    def spent(self) -> Fraction:
-        """The ε of all spends with noise together; `totals` tells of those without as well."""
-        return self.totals().epsilon
-
     def totals(self) -> Totals:
         return Totals.of(self._charges())
 
     def tight(self, delta: float) -> float:
         """The ε of everything at a total of `delta`, by optimal composition."""
-        return tight_epsilon(self._charges(), delta)
+        return composed_epsilon(self._charges(), delta)
 
-    def _charges(self) -> list[Charge]:
+    def _charges(self) -> Charges:
         rows = self._db.execute("SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2")
-        return [
-            Charge(None if epsilon == "inf" else Fraction(epsilon), delta, count)
-            for epsilon, delta, count in rows
-        ]
+        return {PrivacyLoss.read(text, delta): count for text, delta, count in rows}
 
     def rows(self) -> list[tuple[str, str, str, float, str]]:
         """receipt, data, epsilon, delta, time of every spend, oldest first."""
@@ -90,9 +77,8 @@ class Ledger:
 
     def check(self, spend: Spend) -> None:
         """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
-        capped = self.caps.epsilon is not None or self.caps.delta is not None
-        if capped and not self.has(spend):
-            check_spend(spend, self._charges(), self.caps)
+        if self.filter != ANYTHING and not self.has(spend):
+            self.filter.check(spend.loss, self._charges())
 
     def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.
@@ -110,10 +96,9 @@ class Ledger:
             for spend in spends:
                 self.check(spend)
                 if not self.has(spend):
-                    epsilon = "inf" if spend.epsilon is None else str(spend.epsilon)
                     self._db.execute(
                         "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
-                        (spend.receipt, spend.data, epsilon, spend.delta),
+                        (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta),
                     )
             self._db.execute("COMMIT")
         except sqlite3.Error as error:

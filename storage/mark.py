@@ -1,4 +1,4 @@
-"""A mark on disk: every run whose number is not larger counts as begun (`protocols.run.begun`)."""
+"""A mark on disk: every run up to this number counts as begun (`protocols.run.begun`)."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,10 @@ from tallyroom.storage.store import sync_folder
 
 
 class Mark:
-    """`value` is None where none was ever written, and never falls."""
+    """`value` is None if no mark was ever written; it never decreases."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `LocalError` if there is something else at `path`."""
+        """Raises `LocalError` if the file at `path` is not a mark."""
         self._path = path
         self.value: bytes | None = None
         if path.exists():
@@ -24,7 +24,7 @@ class Mark:
                 raise LocalError(f"{path} is not the mark of a store")
 
     def write(self, value: bytes) -> None:
-        """It is on disk when this returns. Raises `OSError` where that cannot be."""
+        """The mark is on disk when this returns. Raises `OSError` if it cannot be written."""
         value = max(value, self.value or b"")
         partial = self._path.with_name(self._path.name + ".partial")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

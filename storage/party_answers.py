@@ -1,16 +1,16 @@
-"""What a party host has said in its runs, so that one that was killed says the same or nothing.
+"""What a party host said in its runs, so that after a crash it says the same again or nothing.
 
-NONCE.begun  a digest of the data and the question that it began to answer a run with, and one of
-             each thing that it was told then, such as a key or who takes part
-RUN.said     its shares of pairs, as they went to the stations; empty once there are too many
+NONCE.begun  a digest of the data and the question with which the host began to answer a run, and a
+             digest of each thing that it was told then, such as a key or the list of parties
+RUN.said     its shares of pairs as they were sent to the stations; emptied when there are too many
 mark         the number up to which every run counts as begun (`protocols.run.begun`)
 
-Most shares are a function of the party's secret, its data and the question, and a host that is
-started anew computes them again. It must not do so with other data: servers would add up one part
-of the first sharing and one of the second. Nor may it be told something else than before, where a
-run has stages: what it answers the two times may together be more than it must give. Shares of
-pairs depend on the other party as well, which
-met the host that was: they are written down before anybody is told, and repeated.
+Most shares are a function of the party's secret, its data and the question, so a restarted host
+computes them again. It must not do so with other data: servers would add one part of the first
+sharing to one part of the second. In a run with several stages it must not be told something
+different either, because its two answers together may reveal more than one. Shares of pairs also
+depend on the other party, which met the process before the restart: they are written down before
+anybody is told, and repeated.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, decode
 from tallyroom.storage.mark import Mark
 
 MOST_BEGUN = 256
-"""Runs of which it is known how they were begun; older ones are below the mark."""
+"""How many runs keep a record of how they began; older ones are below the mark."""
 MOST_SAID = 8
-"""Runs of pairs whose shares are kept."""
+"""How many runs of pairs keep their shares."""
 
 DIGEST_BYTES = 32
 _LENGTH = struct.Struct("<I")
@@ -37,11 +37,11 @@ ENTRY_BYTES = _TOLD.size + _CHECKSUM_BYTES
 
 
 class PartyAnswers:
-    """Every change is on disk when a call returns; all raise `OSError` where that cannot be."""
+    """Every change is on disk when a call returns; all calls raise `OSError` if that fails."""
 
     def __init__(self, folder: Path, mark: bytes = b"") -> None:
-        """Where nothing says up to which number runs were begun, all are up to `mark`, and what was
-        left there says nothing. Raises `LocalError` if it cannot be a store."""
+        """If the folder has no mark, every run up to `mark` counts as begun and old files are
+        discarded. Raises `LocalError` if the folder cannot be used."""
         self._folder = folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class PartyAnswers:
             raise LocalError(f"cannot use {folder} as a store: {error.strerror}") from None
 
     def begin(self, number: bytes, digest: bytes) -> bool:
-        """Whether a run may be answered so: it was not begun before, or just so."""
+        """Whether a run may be answered: it is new, or it began with exactly the same digest."""
         path = self._path(number, "begun")
         if path.exists():
             return path.read_bytes()[: len(digest)] == digest
@@ -69,14 +69,14 @@ class PartyAnswers:
         return True
 
     def told(self, number: bytes) -> dict[bytes, bytes]:
-        """Digests of what the parties were told in a run, by who told whom what kind of thing."""
+        """Returns digests of what parties were told in a run, by sender, receiver and phase."""
         entries = self._path(number, "begun").read_bytes()[DIGEST_BYTES:]
-        whole = range(0, len(entries) - ENTRY_BYTES + 1, ENTRY_BYTES)  # a crash may tear the last
+        whole = range(0, len(entries) - ENTRY_BYTES + 1, ENTRY_BYTES)  # a crash may cut the last
         found = (entries[at : at + ENTRY_BYTES] for at in whole)
         return {entry[: _TOLD.size]: entry[_TOLD.size :] for entry in found}
 
     def tell(self, number: bytes, entries: dict[bytes, bytes]) -> None:
-        """Adds to what parties were told."""
+        """Adds digests of what parties were told."""
         known = self.told(number)
         descriptor = os.open(self._path(number, "begun"), os.O_WRONLY)
         with os.fdopen(descriptor, "wb") as file:
@@ -92,23 +92,23 @@ class PartyAnswers:
         self._write(self._path(run, "said"), body + _checksum(body))
         for path in self._folder.glob("*.said"):
             if bytes.fromhex(path.stem)[:NONCE_BYTES] <= (self._mark.value or b""):
-                path.unlink()  # not before: one that was begun and said nothing may be taken up
+                path.unlink()  # runs above the mark may still be resumed
         for path in self._oldest_first("said")[:-MOST_SAID]:
-            if path.stat().st_size:  # what was said is not known any more, but that it was
+            if path.stat().st_size:  # an empty file still records that something was said
                 times = path.stat()
                 os.truncate(path, 0)
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def kept(self, run: bytes) -> list[Message] | None:
-        """What was said in a run; None if nothing was. Raises `LocalError` if it is spoilt or too
-        old: to say anything else in this run would be worse than to be silent."""
+        """Returns the messages of a run, or None if there were none. Raises `LocalError` if they
+        are damaged or too old: saying anything else in this run would be worse than silence."""
         try:
             data = self._path(run, "said").read_bytes()
         except FileNotFoundError:
             return None
         body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
         if _checksum(body) != checksum:
-            raise LocalError(f"what was said in run {run.hex()} cannot be read any more")
+            raise LocalError(f"the messages sent in run {run.hex()} can no longer be read")
         messages, at = [], 0
         try:
             while at < len(body):
@@ -116,14 +116,14 @@ class PartyAnswers:
                 messages.append(decode(body[at + _LENGTH.size : at + _LENGTH.size + length], "us"))
                 at += _LENGTH.size + length
         except (PeerError, struct.error) as error:
-            raise LocalError(f"what was said in run {run.hex()}: {error}") from None
+            raise LocalError(f"the messages sent in run {run.hex()}: {error}") from None
         return messages
 
     def _path(self, run: bytes, kind: str) -> Path:
         return self._folder / f"{run.hex()}.{kind}"
 
     def _write(self, path: Path, data: bytes) -> None:
-        """All of it or nothing, whenever we are killed."""
+        """Writes all of it or nothing, even if the process is killed."""
         partial = path.with_name(path.name + ".partial")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -133,7 +133,7 @@ class PartyAnswers:
         partial.replace(path)
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
-            sync(descriptor)  # the name too
+            sync(descriptor)  # makes the file's name durable too
         finally:
             os.close(descriptor)
 
@@ -142,7 +142,7 @@ class PartyAnswers:
 
 
 def things_told(message: Message) -> dict[bytes, bytes]:
-    """A digest of what each party is told by a message, by who tells whom what kind of thing."""
+    """Returns digests of what a message tells each party, by sender, receiver and phase."""
     return {
         _TOLD.pack(
             one.phase, one.sender_role, int(one.senders[0]), int(one.receivers[0])

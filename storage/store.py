@@ -1,13 +1,13 @@
-"""A keeper's folder: its secret, its ledger, its journal, and the bulk that parties submitted.
+"""The folder of one process: its secret, its ledger, its journal, and what parties submitted.
 
 version          the layout's version; a newer one is refused
-secret.key       16 bytes that all of this keeper's randomness derives from, mode 600
+secret.key       16 bytes from which all of this process's randomness is derived, mode 600
 ledger.sqlite    what was spent (storage/ledger.py)
-runs/            one journal for each run that is not over, the names of the newest that are, and
-                 the mark up to which all count as over (storage/journal.py)
-answers/         a coordinator's, for those who come back for them (storage/answers.py)
+runs/            a journal for each unfinished run, the names of the newest finished runs, and the
+                 mark up to which every run counts as over (storage/journal.py)
+answers/         a coordinator's answers, for analysts who ask for them again (storage/answers.py)
 
-What machines keep of submissions is in the journal, or in files without a name (storage/bulk.py).
+Submissions are in the journal or in unnamed files (storage/bulk.py).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ SECRET = "secret.key"
 
 
 class Store:
-    """Opens a folder, or makes a temporary one that goes when the process does."""
+    """Opens a folder, or makes a temporary one that is removed when the process ends."""
 
     def __init__(self, folder: Path | None) -> None:
         self.durable = folder is not None
@@ -49,11 +49,11 @@ class Store:
 
     @property
     def has_secret(self) -> bool:
-        """Whether this keeper has drawn anything yet that it could draw again."""
+        """Whether this process has already drawn randomness that it could draw again."""
         return (self.folder / SECRET).exists()
 
     def randomness(self, seed: int | None, role: str) -> Randomness:
-        """The keeper's stream: from its secret, which is made once, or from a run's seed."""
+        """Derives randomness from the stored secret, which is made once, or from a run's seed."""
         if seed is not None:
             return Randomness.from_seed(seed, role)
         path = self.folder / SECRET
@@ -82,8 +82,8 @@ class Store:
 
 
 def name_in(path: Path) -> bytes:
-    """The name that a file of the store has, in hexadecimal. Raises `LocalError` for one that
-    somebody else put there: what it is to us cannot be guessed, and it is not ours to remove."""
+    """Decodes the hexadecimal name of a file in the store. Raises `LocalError` for any other file:
+    we cannot know what it is, and it is not ours to remove."""
     with contextlib.suppress(ValueError):
         if path.is_file() and (name := bytes.fromhex(path.stem)).hex() == path.stem:
             return name
@@ -91,20 +91,20 @@ def name_in(path: Path) -> bytes:
 
 
 def keep_private() -> None:
-    """What this process writes from now on is for its own user alone: called before anything is
-    written, by every process that keeps a store."""
+    """Makes files that this process writes readable by its own user alone. Every process that has a
+    store calls this before it writes anything."""
     os.umask(0o077)
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes a folder's contents from other users' eyes; one that is not ours stays as it is, such
+    """Hides a folder's contents from other users. A folder that we do not own stays as it is, such
     as a volume that a cluster mounted for us."""
     with contextlib.suppress(PermissionError):
         folder.chmod(0o700)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder durable."""
+    """Makes the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

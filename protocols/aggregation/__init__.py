@@ -1,13 +1,25 @@
-"""Aggregators by name: the thing researchers swap."""
+"""Finds aggregators by name. The aggregator is what researchers swap."""
 
 import contextlib
 import dataclasses
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tallyroom.protocols import registry
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.aggregation.fss.on_demand import OnDemandCollector as OnDemandCollector
+    from tallyroom.protocols.aggregation.joint_server import JointServer as JointServer
+else:  # they take long to load, and few questions need them
+    __getattr__ = registry.lazily(
+        {
+            "OnDemandCollector": f"{__name__}.fss.on_demand",
+            "JointServer": f"{__name__}.joint_server",
+        }
+    )
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
@@ -19,20 +31,19 @@ def aggregator_names() -> list[str]:
 
 def aggregators() -> dict[str, Aggregator]:
     """All installed aggregators that can be loaded."""
-    found = {}
+    loaded = {}
     for name in aggregator_names():
         with contextlib.suppress(LocalError):
-            found[name] = aggregator_named(name)
-    return found
+            loaded[name] = aggregator_named(name)
+    return loaded
 
 
 @lru_cache(maxsize=64)
 def aggregator_named(spec: str) -> Aggregator:
-    """The aggregator of a `NAME`, or of a `NAME?option=value&…`.
+    """The aggregator for `NAME` or `NAME?option=value&…`.
 
-    Only the one that is asked for is loaded: a broken package does not break the others.
-    Raises `LocalError` if there is none of that name, or if it cannot be loaded or has no such
-    option.
+    Loads no other aggregator, so a broken package does not affect the others. Raises `LocalError`
+    if there is no aggregator of that name, if it cannot be loaded, or if it has no such option.
     """
     name, _, options = spec.partition("?")
     kind: type[Aggregator] = registry.named(registry.AGGREGATORS, name)
@@ -47,8 +58,8 @@ def _parse_options(name: str, kind: type[Aggregator], text: str) -> dict[str, in
     for option in filter(None, text.split("&")):
         key, _, value = option.partition("=")
         if key not in types or key in chosen:
-            there = f"its options are {', '.join(types)}" if types else "it has none"
-            raise LocalError(f"{name} has no option {option!r}; {there}")
+            known = f"its options are {', '.join(types)}" if types else "it takes no options"
+            raise LocalError(f"{name} has no option {option!r}; {known}")
         if types[key] is str:
             chosen[key] = value
         elif types[key] is float:

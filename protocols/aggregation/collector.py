@@ -1,4 +1,4 @@
-"""The coordinator's machine: waits for all servers twice, and adds up what they release."""
+"""The coordinator's machine: waits for all rosters, then for all shares, and adds the shares up."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, S
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of, name_block
 
 MAX_REASON = 300
-"""Characters that a server may explain itself in."""
+"""The most characters of a server's explanation that are shown."""
 
 
 class CollectorState(Enum):
@@ -34,10 +34,11 @@ COLLECTOR_ACCEPTS: dict[tuple[CollectorState, Phase], Role] = {
 
 
 class Collector:
-    """Sees noisy shares and who contributed. Asks for the release over those all servers hold.
+    """Sees noisy shares and who contributed. Asks for a release over the parties whose submissions
+    all servers hold.
 
-    With `needed` below the number of servers, the others may be lost at any time. `public` tells
-    whether anybody who has the shares can open them, as this does.
+    If `needed` is less than the number of servers, the others may be lost at any time. `public`
+    says whether anybody who has the shares can open them.
     """
 
     public: ClassVar[bool] = True
@@ -62,7 +63,7 @@ class Collector:
         self._heard: set[int] = set()
 
     def start(self) -> Step:
-        """Servers are told before parties, so that no submission finds its run unknown."""
+        """Sends the query to servers first, so that they know the run when submissions arrive."""
         everyone = np.arange(self._query.parties, dtype=np.uint32)
         question = self._query.encode()
         return Continue(
@@ -78,7 +79,7 @@ class Collector:
         if message.sender_role is not expected or message.links != 1:
             return Rejected(message.sender, f"{message.phase.label} is out of turn")
         if server not in self._here or server in self._heard:
-            return Rejected(message.sender, f"a second or unasked {message.phase.label}")
+            return Rejected(message.sender, f"a second or unexpected {message.phase.label}")
         match message.phase:
             case Phase.GIVE_UP:
                 reason = message.body[0].tobytes().decode(errors="replace")
@@ -89,7 +90,7 @@ class Collector:
                 return self._share(message)
 
     def lose(self, parties: Ids) -> Step:
-        """Parties are known to be gone: the servers need not wait for them."""
+        """Tells the servers not to wait for parties that are known to be gone."""
         if self._state is not CollectorState.ROSTERS:
             return Continue()
         gone = np.zeros(self._query.parties, dtype=bool)
@@ -103,16 +104,16 @@ class Collector:
 
     @property
     def releases(self) -> bool:
-        """Whether servers were told to release: what they spend by that is spent."""
+        """Whether servers were told to release, so that their budget is spent."""
         return self._state is CollectorState.SHARES
 
     @property
     def awaited_servers(self) -> list[int]:
-        """Servers that have not said yet what they were last asked."""
+        """Servers that have not answered the last request."""
         return sorted(self._here - self._heard)
 
     def lose_servers(self, servers: set[int], reason: str) -> Step:
-        """Servers are known to be gone; the run goes on while those that are needed are here."""
+        """Goes on without servers that are known to be gone, or fails if too few are left."""
         if self._state is CollectorState.OVER or not servers & self._here:
             return Continue()
         self._here -= servers
@@ -127,12 +128,13 @@ class Collector:
 
     @property
     def counted(self) -> CountType | None:
-        """How rosters begin that tell how many records each party sent; None where none do."""
+        """The type of the counts of records per party that rosters begin with; None if they have
+        no counts."""
         return None
 
     def _roster(self, message: Message) -> Step:
-        """How many records a party sent, where that is told, must be how many it holds, which is
-        public."""
+        """Takes a roster. If it has counts, parties that did not send exactly as many records as
+        they hold, which is public, are left out."""
         parsed = parse_roster(message, self._query.parties, self.counted)
         if isinstance(parsed, Rejected):
             return parsed
@@ -143,7 +145,7 @@ class Collector:
         return self._hear(message)
 
     def _leave_out(self, parties: NDArray[np.bool]) -> None:
-        """Whose submission is not what it must be."""
+        """Leaves out parties whose submission is invalid."""
         self._members &= ~parties
         for party in np.flatnonzero(parties).tolist():
             self._faults.setdefault(party, Fault.INVALID)
@@ -153,7 +155,7 @@ class Collector:
         return self._proceed() if self._here <= self._heard else Continue()
 
     def _proceed(self) -> Step:
-        """All servers that are here have said what was awaited."""
+        """The next step, after all remaining servers have answered."""
         return self._release() if self._state is CollectorState.ROSTERS else self._opened()
 
     def _release(self) -> Step:
@@ -174,11 +176,11 @@ class Collector:
 
     @property
     def share_bytes(self) -> int:
-        """How long a server's share is."""
+        """The length of a server's share."""
         return 8 * self._query.released
 
     def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
-        """The released values, from the shares of those servers that answered."""
+        """The released values, from the shares of the servers that answered."""
         return self._unshard([shares[i].view("<u8") for i in sorted(shares)])
 
     def _share(self, message: Message) -> Step:
@@ -218,7 +220,7 @@ class Collector:
 
 
 def some_parties(ids: Ids, limit: int = 5) -> str:
-    """The names of these, the first few of many."""
+    """The names of these parties; if they are many, only the first ones."""
     if len(ids) <= limit:
         return ", ".join(name_block(Role.PARTY, ids[i : i + 1]) for i in range(len(ids)))
     return f"{some_parties(ids[:limit])} and {len(ids) - limit} more"

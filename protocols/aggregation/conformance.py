@@ -7,14 +7,14 @@ A package that adds an aggregator makes its tests from this class, with pytest a
     class TestMine(AggregatorContract):
         aggregator = Mine()
 
-What an aggregator cannot do, its test class says in attributes: it verifies that vectors are in
-range (`rows`), it needs some parties to hide among (`fewest`), its cost grows too fast (`many`).
+If an aggregator cannot do everything, its test class overrides attributes: `rows` if it only takes
+vectors in some range, `fewest` if it needs some parties to hide among, `many` if its cost grows too
+fast.
 """
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -43,8 +43,7 @@ ALPHA = 1e-9
 
 
 def query_for(aggregator: Aggregator, servers: int, parties: int, length: int) -> Query:
-    """An exact sum: no noise is added."""
-    epsilon: Fraction | None = None
+    """A query for an exact sum, without noise."""
     return Query(
         nonce=b"contract",
         statistic=Histogram(lower=0.0, upper=1.0, bins=length),
@@ -52,7 +51,7 @@ def query_for(aggregator: Aggregator, servers: int, parties: int, length: int) -
         parties=parties,
         servers=servers,
         records=parties,
-        epsilon=epsilon,
+        epsilon=None,
         noise=Placement.CURATOR if servers == 1 else Placement.EACH_SERVER,
         data="contract",
         min_parties=parties,
@@ -60,15 +59,15 @@ def query_for(aggregator: Aggregator, servers: int, parties: int, length: int) -
 
 
 def allowed_servers(aggregator: Aggregator, parties: int = 12) -> list[int]:
-    """How many servers it can work with, among the first few numbers."""
-    found = []
+    """The numbers of servers among `SERVERS` that it can work with."""
+    allowed = []
     for servers in SERVERS:
         try:
             aggregator.check(query_for(aggregator, servers, parties, 1))
         except LocalError:
             continue
-        found.append(servers)
-    return found
+        allowed.append(servers)
+    return allowed
 
 
 def ids_of(*numbers: int) -> Ids:
@@ -87,7 +86,7 @@ def _doubled(body: Bodies) -> Bodies:
 
 
 def uniform_p(data: bytes) -> float:
-    """P-value of bytes being uniform."""
+    """The p-value of a χ² test that bytes are uniform."""
     counts = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)
     return float(stats.chisquare(counts).pvalue)
 
@@ -113,7 +112,7 @@ class AggregatorContract:
 
     def servers(self) -> list[int]:
         found = allowed_servers(self.aggregator)
-        assert found, f"no number of servers in {SERVERS} will do"
+        assert found, f"it works with no number of servers in {SERVERS}"
         return found
 
     def servers_that_may_collude(self) -> list[int]:
@@ -190,7 +189,7 @@ class AggregatorContract:
             together, alone = (
                 [
                     (m.sender, m.receiver, m.encode())
-                    for message in self.exchange_of(servers, vectors, blocks).sent
+                    for message in self.exchange_of(servers, vectors, blocks).sent_by_parties
                     for m in message.split()
                 ]
                 for blocks in (2, parties)
@@ -213,7 +212,7 @@ class AggregatorContract:
     def submitted(self, row: list[int], servers: int, parties: int) -> list[Bodies]:
         """What each server receives when all parties have the same vector."""
         vectors = np.array([row] * parties, dtype=np.uint64)
-        sent = self.exchange_of(servers, vectors).sent
+        sent = self.exchange_of(servers, vectors).sent_by_parties
         return [message.rows() for message in sent if message.phase is Phase.SUBMIT]
 
     def test_what_colluding_servers_know_looks_uniform(self) -> None:

@@ -112,6 +112,10 @@ class Aggregator(ABC):
     joint: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
 
+    def bytes_formula(self, query: Query) -> tuple[str, dict[str, int]]:
+        """`party_bytes` of this question, and the values of letters of its own."""
+        return self.party_bytes, {}
+
     @abstractmethod
     def check(self, query: Query) -> None:
         """Raises `LocalError` where this aggregator cannot do what is asked."""
@@ -143,7 +147,7 @@ class Aggregator(ABC):
         """About how many bytes a party of so many records sends to the server that gets most.
 
         Only of parties that speak once: those that share a host are then computed and sent part by
-        part (`protocols.run.in_parts`), each when all servers have the last. 0 if they must be
+        part (`run.machines.InParts`), each when all servers have the last. 0 if they must be
         computed together, or if some of the servers may be gone.
         """
         return 0

@@ -1,4 +1,4 @@
-"""The trusted curator: parties send their vectors in the clear to one server. The oracle."""
+"""The trusted curator, to which parties send their vectors in the clear. Tests' oracle."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from tallyroom.protocols.randomness import Randomness
 
 
 class Curator(OneRound):
-    """What every other aggregator is compared with, in its answer and in its cost."""
+    """The baseline: every other aggregator is compared with its answers and costs."""
 
     name: ClassVar[str] = "curator"
     offers: ClassVar[Offers] = frozenset({Offer.SUM, Offer.CURATE})

@@ -3,17 +3,18 @@ whatever an aggregator brings instead (`Aggregator.mechanism`)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import (
     Placement,
     enough_shares,
     honest_servers,
-    noise_variance,
     noises_in,
 )
 from tallyroom.protocols.privacy.noise_law import Ids
@@ -28,6 +29,9 @@ class Mechanism(ABC):
     """The mechanism of one query. Everything here is public."""
 
     query: Query
+
+    any_law: ClassVar[bool] = False
+    """Whether it draws noise of the query's law. One that does not refuses any but the default."""
 
     @property
     @abstractmethod
@@ -54,6 +58,11 @@ class Mechanism(ABC):
     def delta(self) -> float:
         """The δ that the release costs."""
 
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of the release."""
+        return PrivacyLoss.of(self.query.epsilon, self.delta)
+
     @abstractmethod
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
         """The law of the noise in released values, where so many records of so many parties are in
@@ -70,8 +79,7 @@ class Mechanism(ABC):
     @property
     def spend(self) -> Spend:
         """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
-        query = self.query
-        return Spend(query.data, query.run.hex(), query.epsilon, self.delta)
+        return Spend(self.query.data, self.query.run.hex(), self.loss)
 
 
 def draw_noise(
@@ -95,8 +103,10 @@ def draw_noise(
 
 
 class AddedNoise(Mechanism):
-    """Discrete Laplace noise on the sum, drawn where the query's placement says; or that of a
-    curator, which the plan brings along."""
+    """Noise of the query's law on the sum, drawn where its placement says; or that of a curator,
+    which the plan brings along."""
+
+    any_law: ClassVar[bool] = True
 
     @property
     def exact(self) -> bool:
@@ -109,7 +119,7 @@ class AddedNoise(Mechanism):
             return "none"
         if query.curated is not None and query.epsilon is not None:
             return query.curated.mechanism.words(query.epsilon, query.delta)
-        return query.plan.words(float(query.mechanism.scale))
+        return query.plan.words(query.mechanism)
 
     @property
     def placement(self) -> str:
@@ -124,16 +134,14 @@ class AddedNoise(Mechanism):
         return self.query.numeric_delta
 
     @property
-    def spend(self) -> Spend:
-        """What the servers of a sum write."""
-        return self.query.spend
+    def loss(self) -> PrivacyLoss:
+        return self.query.loss
 
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
         query = self.query
         if query.mechanism is None:
             return None
-        who = (query.noise, query.parties, query.servers, contributors, query.honest)
-        drawn = float(noises_in(*who))
         if (inside := query.circuit_noise) is not None:
-            return Noise(float(inside.variance), drawn)
-        return Noise(noise_variance(query.mechanism, *who), drawn)
+            return Noise(float(inside.variance), 1.0, query.mechanism)
+        who = (query.noise, query.parties, query.servers, contributors, query.honest)
+        return Noise.of(query.mechanism, noises_in(*who))

@@ -1,14 +1,16 @@
-"""Aggregators whose parties speak once: `shard`, `merge` and `unshard` are all that they need.
+"""Aggregators whose parties send one message per server: they only need `shard`, `merge` and
+`unshard`.
 
-Their machines are here, one class for each role: it shows what that role may see."""
+Their machines are here, one class per role, which shows what that role may see."""
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Bulk, Ids, Records
 from tallyroom.protocols.aggregation.mechanism import draw_noise
@@ -22,8 +24,6 @@ from tallyroom.protocols.aggregation.rosters import (
 from tallyroom.protocols.algebra.field import Field
 from tallyroom.protocols.algebra.ring import Vector, add_shares
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.joint.computation import Program
-from tallyroom.protocols.joint.noise_circuit import JointGeometric
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -39,29 +39,32 @@ from tallyroom.protocols.wire.messages import (
     body_of,
 )
 
+if TYPE_CHECKING:
+    from tallyroom.protocols.joint.computation import Program
+
 
 class OneRound(Aggregator):
-    """Parties send one message to each server; a server's share is a function of those it holds."""
+    """Parties send one message to each server; a server's share depends only on those messages."""
 
     min_servers: ClassVar[int] = 1
     max_servers: ClassVar[int | None] = None
     elementwise: ClassVar[bool] = True
-    """Whether `merge` makes an element of the server's share for each element of the vector, so
-    that a server can leave single elements of a party out."""
+    """Whether `merge` gives one element of the server's share per element of the vector. If so, a
+    server can leave out single elements of a party."""
 
     @abstractmethod
     def shard(
         self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
     ) -> list[Bodies]:
-        """What each party sends to each server: one (parties, width) matrix a server.
+        """What each party sends to each server: one (parties, width) matrix per server.
 
-        Randomness is drawn by party id (`Randomness.rows`): a party's shares are the same in
-        whatever block it is computed.
+        Draw randomness by party id (`Randomness.rows`), so that a party's shares do not depend on
+        the block in which it is computed.
         """
 
     @abstractmethod
     def width(self, length: int, server: int) -> int:
-        """Bytes that one party sends to a server for a vector of `length`."""
+        """How many bytes a party sends to a server for a vector of `length`."""
 
     @abstractmethod
     def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
@@ -125,7 +128,7 @@ class OneRoundParty(SpeaksOnce):
 
 class ServerState(Enum):
     COLLECTING = auto()  # submissions come in
-    CLOSED = auto()  # the roster went out; only the release is awaited
+    CLOSED = auto()  # the roster is sent; waits for the release
     RELEASED = auto()
 
 
@@ -137,16 +140,16 @@ SERVER_ACCEPTS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.RELEASED, Phase.RELEASE): Role.COORDINATOR,
     (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
 }
-"""What a server takes in which state, and from whom; everything else is rejected.
+"""Which messages a server accepts in which state, and from whom; all others are rejected.
 
-A submission while closed, and a release after the release, are taken only if they say again what
-was said before: a sender that was not acknowledged may repeat itself.
+A submission while closed, and a release after the release, are accepted only if they repeat an
+earlier message: a sender that got no acknowledgement may send again.
 """
 
 
 def out_of_turn(message: Message, expected: Role | None, state: str) -> Rejected | None:
-    """Why a server in `state`, which expects such a message from that role or from nobody, does not
-    take it; None if it does."""
+    """Why a server in `state` refuses a message of a phase that it expects from role `expected`, or
+    from nobody if that is None; None if it takes the message."""
     if expected is None:
         state = state.lower()
         return Rejected(message.sender, f"{message.phase.label} while {state} is out of turn")
@@ -158,9 +161,9 @@ def out_of_turn(message: Message, expected: Role | None, state: str) -> Rejected
 class CollectingServer(ABC):
     """Sees one submission of every party, and who contributed. Releases once.
 
-    A second release over other parties would cost the privacy of the difference, so there is none;
-    the same one is answered again with the same noise. What a submission must look like and how it
-    adds up is up to the aggregator's own server.
+    A second release over other parties would reveal the difference, so it is refused; a repeated
+    request is answered with the same noise. Subclasses decide what a submission must look like and
+    how submissions add up.
     """
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
@@ -179,15 +182,15 @@ class CollectingServer(ABC):
 
     @abstractmethod
     def check(self, message: Message) -> str | None:
-        """What is wrong with a submission; None if nothing is."""
+        """What is wrong with a submission; None if it is fine."""
 
     @abstractmethod
     def pack(self, message: Message) -> NDArray[np.uint8]:
-        """A submission as it is kept, as one run of bytes."""
+        """A submission as it is stored, as a one-dimensional array of bytes."""
 
     @abstractmethod
     def _release(self, message: Message) -> Step:
-        """The release, if it may be made (`releasable`); the same one again is the same answer."""
+        """Releases, if that is allowed (`releasable`). A repeated request gets the same answer."""
 
     @property
     def state(self) -> ServerState:
@@ -224,7 +227,7 @@ class CollectingServer(ABC):
         if repeated.all():
             return Continue(repeated=True)
         if repeated.any():
-            return Rejected(message.sender, "some of these submitted before")
+            return Rejected(message.sender, "some of these parties have submitted before")
         if self._state is not ServerState.COLLECTING:
             return Rejected(message.sender, "submitted too late")
         if (wrong := self.check(message)) is not None:
@@ -235,7 +238,7 @@ class CollectingServer(ABC):
         return self._close_when_complete()
 
     def _refuse(self, message: Message, fault: Fault, reason: str) -> Rejected:
-        """Noted only of a single party: in a batch it is not known yet whose fault it is."""
+        """Notes the fault only if the message has one sender: in a batch it may be anybody's."""
         if message.links == 1:
             self._faults[int(message.senders[0])] = fault
         return Rejected(message.sender, reason)
@@ -248,7 +251,8 @@ class CollectingServer(ABC):
         return self._close_when_complete()
 
     def _close_when_complete(self) -> Step:
-        """Looks at all parties only when the one that is known to be missing has come."""
+        """Closes if no awaited party is missing. All parties are looked at only after the one known
+        to be missing has submitted."""
         if self._awaited[self._missing] and not self._present[self._missing]:
             return Continue()
         missing = np.flatnonzero(self._awaited & ~self._present)
@@ -263,17 +267,17 @@ class CollectingServer(ABC):
         return Continue((self._to_coordinator(Phase.ROSTER, body),))
 
     def _ask(self, message: Message) -> Step:
-        return Rejected(message.sender, "this run answers no questions on demand")
+        return Rejected(message.sender, "this run does not answer questions on demand")
 
     def releasable(self, message: Message) -> NDArray[np.bool] | Rejected:
-        """The members of a release that may be made."""
+        """The members of the release that is asked for, if it may be made."""
         members = parse_members(message, self._query.parties)
         return members if isinstance(members, Rejected) else self.may_release(message, members)
 
     def may_release(
         self, message: Message, members: NDArray[np.bool]
     ) -> NDArray[np.bool] | Rejected:
-        """Those members again, if a release over them may be made."""
+        """`members` themselves, if a release over them may be made."""
         if self._released_members not in (None, message.body[0].tobytes()):
             return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
@@ -285,10 +289,10 @@ class CollectingServer(ABC):
         return members
 
     def _fingerprints(self, message: Message) -> Vector:
-        """64 keyed bits of each row, to tell a repeated submission from another one.
+        """64 keyed bits of each row, to tell a repeated submission from a different one.
 
-        Linear and not collision-free: a party that finds a collision has its second submission
-        ignored, which is what would have happened to it anyway.
+        They are linear and may collide. A party that finds a collision only has its second
+        submission ignored, which would have happened anyway.
         """
         rows = message.rows()
         if message.width % 8:
@@ -310,22 +314,22 @@ class CollectingServer(ABC):
 
 
 class SummingServer(CollectingServer):
-    """Releases its share of the sum, with its noise."""
+    """Releases its share of the sum, plus its noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._share: bytes | None = None
         self.total: Vector | None = None
-        """This server's share of the sum, once it was told to release it."""
+        """This server's share of the sum, after it was told to release it."""
         self.drawn: Vector | None = None
-        """This server's share of noise that it drew with the other one; `open` waits for it."""
+        """This server's share of noise drawn jointly with the other one; `open` waits for it."""
         self.awaits_program = query.choice is not None
-        """Whether there is something yet that both servers have to compute on what they share."""
+        """Whether both servers still have to run a program on their shares."""
         self._chosen: Vector | None = None
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        """This server's share of the sum over the members' submissions, as `publish` takes it."""
+        """This server's share of the sum over the members' submissions, for `publish`."""
 
     def _release(self, message: Message) -> Step:
         members = self.releasable(message)
@@ -339,7 +343,7 @@ class SummingServer(CollectingServer):
         return self.open()
 
     def open(self) -> Step:
-        """The release, if it was asked for, and its noise is there."""
+        """Releases the share, if that was asked for and the noise is there."""
         drawing = self._query.joint_noise is not None and self.drawn is None
         if self.total is None or drawing or self.awaits_program:
             return Continue()
@@ -349,31 +353,30 @@ class SummingServer(CollectingServer):
             self._share = self.publish(self.total)
         return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
-    def program(self) -> tuple[str, Program]:
-        """What both servers compute on what they share, and the name of all that is public of it.
-        Sum and noise are there."""
+    def program(self) -> "tuple[str, Program]":
+        """The program that both servers run on their shares, and a name for its public parameters.
+        Call it when the sum and the noise are there."""
         choice, noise = self._query.choice, self._query.joint_noise
         assert choice is not None
         assert self.total is not None
-        width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
+        width = choice.width(noise.largest if isinstance(noise, joint.JointGeometric) else 0)
         scores = self._query.plan.measure(self.total)
         program = choice.program(self._index, scores, self.drawn, width)
         return repr((choice, width)), program
 
     def take_result(self, result: Vector) -> None:
-        """This server's share of what the program gave: of what is chosen, and all that is to be
-        released."""
+        """Takes this server's share of the program's result, which is all that is released."""
         self._chosen = result
         self.awaits_program = False
 
     @property
     def noise_field(self) -> Field | None:
-        """Where noise is added, if not modulo 2^64."""
+        """The field in which noise is added; None if it is added modulo 2^64."""
         return None
 
     def publish(self, share: Vector) -> bytes:
-        """A share of the sum as it is released: measured, with this server's noise in place; both
-        were done by the parties if the noise is theirs."""
+        """A share of the sum as it is released: measured by the plan, plus this server's noise. If
+        parties add the noise, they have already done both."""
         query, curated = self._query, self._query.curated
         if curated is not None and query.epsilon is not None:
             noise = self._randomness.derive("curator's noise")
@@ -387,7 +390,7 @@ class SummingServer(CollectingServer):
         return share.astype("<u8").tobytes()
 
     def noise(self) -> Vector | None:
-        """This server's noise, in place; None where it adds none."""
+        """This server's noise, as it is added to the share; None if it adds none."""
         plan = self._query.plan
         if self.drawn is not None:
             return plan.place(self.drawn)
@@ -408,7 +411,7 @@ class SummingServer(CollectingServer):
 
 
 class OneRoundServer(SummingServer):
-    """Keeps shares as they came and merges those of the members at the release."""
+    """Stores shares as they come and merges the members' shares at the release."""
 
     def __init__(
         self,
@@ -449,9 +452,9 @@ class OneRoundServer(SummingServer):
         return share
 
     def _side_by_side(self, members: NDArray[np.bool]) -> Vector:
-        """A curator's: the members' vectors one after another, by their ids."""
-        found: dict[int, Vector] = {}
+        """For a curator: the members' vectors, concatenated in the order of their ids."""
+        vectors: dict[int, Vector] = {}
         for ids, block in self._bulk.blocks():
             rows = block.reshape(len(ids), self._width).view("<u8")
-            found |= {int(party): rows[at] for at, party in enumerate(ids) if members[party]}
-        return np.concatenate([found[party].astype(np.uint64) for party in sorted(found)])
+            vectors |= {int(party): rows[at] for at, party in enumerate(ids) if members[party]}
+        return np.concatenate([vectors[party].astype(np.uint64) for party in sorted(vectors)])

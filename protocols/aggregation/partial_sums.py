@@ -1,7 +1,7 @@
-"""Sums over submissions that are kept in blocks, here or spread over workers.
+"""Sums over submissions that are kept in blocks, in this process or by workers.
 
-A server's share of a sum is linear in its submissions: what is counted on some of them can be added
-to what is counted on others, wherever that was done.
+A server's share of a sum is linear in its submissions, so it can be computed block by block,
+wherever the blocks are, and added up.
 """
 
 from typing import Protocol, runtime_checkable
@@ -14,23 +14,22 @@ from tallyroom.protocols.algebra.ring import Vector
 
 
 class PartialSum(Protocol):
-    """What one block adds to the sum. It may be computed in another process: what it is made of
-    travels there."""
+    """Computes what one block adds to the sum. It may be sent to another process."""
 
     def __call__(self, ids: Ids, block: NDArray[np.uint8]) -> Vector: ...
 
 
 @runtime_checkable
-class Spread(Protocol):
-    """A bulk whose blocks are with workers."""
+class DistributedBulk(Protocol):
+    """A bulk whose blocks are held by workers."""
 
     def total(self, part: PartialSum, length: int) -> Vector:
-        """The sum of `length` counts over all blocks."""
+        """The sum of `part` over all blocks, which has `length` elements."""
 
 
 def total_over(bulk: Bulk, part: PartialSum, length: int) -> Vector:
-    """The sum, modulo 2^64, of what every block adds to it."""
-    if isinstance(bulk, Spread):
+    """The sum of `part` over all blocks, modulo 2^64."""
+    if isinstance(bulk, DistributedBulk):
         return bulk.total(part, length)
     total = np.zeros(length, dtype=np.uint64)
     for ids, block in bulk.blocks():

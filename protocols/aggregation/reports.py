@@ -1,10 +1,9 @@
-"""What parties report in the local and the shuffle model, and what the reports say together.
+"""Reports of parties in the local and the shuffle model, and the estimates from them.
 
-With privacy, one randomized report per record (`LocalReports`); without, a party's whole vector as
-one report (`PlainReports`), which is how exactness is checked.
+With privacy, there is one randomized report per record (`LocalReports`). Without, each party
+reports its whole vector (`PlainReports`), which is how exactness is checked.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,20 +23,20 @@ from tallyroom.protocols.statistics.release import Noise
 Flags = NDArray[np.bool]
 
 LARGEST = 1 << 62
-"""Estimates stay below this in size: they must fit the ring."""
+"""The absolute value of estimates is below this, so that they fit the ring."""
 
 DRAWN_BYTES = 1 << 24
-"""Of randomness that is held at a time: unary reports take a word for each of their bits."""
+"""How much randomness is held at a time: unary reports take a word for each of their bits."""
 
 
 def is_private(query: Query) -> bool:
-    """Whether there is anything to hide, and it is to be hidden."""
-    return query.epsilon is not None and query.plan.sensitivity > 0
+    """Whether the query has a finite ε and its answer depends on the data."""
+    return query.epsilon is not None and query.plan.sensitivity.l1 > 0
 
 
 @dataclass(frozen=True)
 class OpenedReports:
-    """What valid reports say together: `records` are in the sum, `refused` reports are not."""
+    """The sum from valid reports. It covers `records` records; `refused` reports were left out."""
 
     vector: Vector
     records: int
@@ -45,7 +44,7 @@ class OpenedReports:
 
 
 class Reports(ABC):
-    """The reports of one query, as parties make and the collector reads them."""
+    """The reports of one query: parties make them, and the collector reads them."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -53,11 +52,11 @@ class Reports(ABC):
     @property
     @abstractmethod
     def payload_bytes(self) -> int:
-        """The length of every report before it is sealed: lengths tell nothing."""
+        """The length of a report before it is sealed: the same for all, so it reveals nothing."""
 
     @property
     @abstractmethod
-    def most(self) -> int:
+    def max_per_party(self) -> int:
         """How many reports one party may submit."""
 
     @abstractmethod
@@ -66,30 +65,31 @@ class Reports(ABC):
 
     @abstractmethod
     def payloads(self, chosen: NDArray[np.intp], count: int, randomness: Randomness) -> Bodies:
-        """The reports of some parties that make `count` each, shape (parties, count, bytes)."""
+        """The reports of the `chosen` parties, which make `count` each; shape (parties, count,
+        bytes)."""
 
     @abstractmethod
     def possible(self, payloads: Bodies) -> Flags:
-        """Which of some payloads of the right length, one a row, a party may make."""
+        """Which payloads, given as rows of the right length, a party can have made."""
 
     def possible_from(self, ids: Ids, rows: Bodies) -> Flags:
-        """The same of payloads of parties that are known, a row a party."""
+        """Like `possible`, if it is known whose payloads they are; one row per party."""
         return self.possible(rows.reshape(-1, self.payload_bytes))
 
     @abstractmethod
     def open(self, payloads: Bodies) -> OpenedReports:
-        """The sum, from payloads of the right length, one a row. Raises `LocalError` where they
-        cannot say anything."""
+        """The sum, from payloads of the right length, one per row. Raises `LocalError` if nothing
+        can be estimated from them."""
 
     def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> OpenedReports:
-        """The sum, from the payloads of parties that are known, a row a party."""
+        """Like `open`, if it is known whose payloads they are; one row per party."""
         return self.open(
             np.concatenate([rows.reshape(-1, self.payload_bytes) for _, rows in blocks])
         )
 
 
 class PlainReports(Reports):
-    """The number of a party's records, and its vector."""
+    """A report is the number of a party's records and its vector."""
 
     def __init__(self, query: Query, holdings: Holdings | None = None) -> None:
         super().__init__(query)
@@ -102,7 +102,7 @@ class PlainReports(Reports):
         return 8 + 8 * self.query.plan.length
 
     @property
-    def most(self) -> int:
+    def max_per_party(self) -> int:
         return 1
 
     def counts(self, holdings: Holdings) -> NDArray[np.intp]:
@@ -125,8 +125,9 @@ class PlainReports(Reports):
 class LocalReports(Reports):
     """One report of a local randomizer per record.
 
-    Its question goes before it, unless `coins` are given: public randomness that both sides draw
-    questions from, by party and place. `least_bytes` pads short reports with zeros.
+    The question precedes the answer, unless `coins` are given: public randomness from which both
+    sides derive the questions, by party and record. Reports shorter than `least_bytes` are padded
+    with zeros.
     """
 
     def __init__(
@@ -152,14 +153,15 @@ class LocalReports(Reports):
         return self._width
 
     @property
-    def most(self) -> int:
+    def max_per_party(self) -> int:
         return self.query.max_records_per_party
 
     def counts(self, holdings: Holdings) -> NDArray[np.intp]:
         return holdings.counts
 
     def questions(self, ids: Ids, count: int) -> Bodies:
-        """Of the `count` records of each of these parties, one a row: where coins are public."""
+        """The questions for `count` records of each of these parties, one per row, from the public
+        coins."""
         assert self._coins is not None
         return self.randomizer.questions(
             _words(self._coins, "question", ids, count, self.randomizer.question_words)
@@ -197,7 +199,7 @@ class LocalReports(Reports):
         return np.asarray((payloads[:, self._used :] == 0).all(axis=1))
 
     def possible(self, payloads: Bodies) -> Flags:
-        """Questions that both sides draw are possible ones, as the first is."""
+        """With public coins questions are not sent, so a zero question stands in for each."""
         questions = payloads[:, : self._asked]
         if self._coins is not None:
             questions = np.zeros((len(payloads), self.randomizer.question_bytes), dtype=np.uint8)
@@ -226,19 +228,19 @@ class LocalReports(Reports):
         return self.open_answers(np.concatenate(answers), np.concatenate(questions))
 
     def open_answers(self, answers: Bodies, questions: Bodies) -> OpenedReports:
-        """The sum, from answers to questions that are known."""
+        """The sum, from answers and their questions."""
         summary = self.randomizer.summarise(answers, questions)
         sums = np.rint(summary.vector).astype(np.int64)
         return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
 
 
 class RandomizedReports(Mechanism):
-    """Randomized at the parties, report by report."""
+    """A mechanism in which parties randomize each report."""
 
     @property
     @abstractmethod
     def randomizer(self) -> LocalRandomizer:
-        """Of one record, if the query is a private one."""
+        """The randomizer of one record, if the query is private."""
 
     @property
     def exact(self) -> bool:
@@ -249,21 +251,19 @@ class RandomizedReports(Mechanism):
         return "local"
 
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
-        """That of a histogram's bins at the counts that were estimated; of other statistics, at
-        most. A sum of as many bounded, independent reports as there are records is normal, by the
-        central limit theorem: no Laplace noise is in it."""
+        """For a histogram, the noise of each bin at the estimated counts; for other statistics, a
+        bound. The estimate is a sum of bounded, independent reports, one per record, so its noise
+        is normal by the central limit theorem: it has no Laplace part."""
         if self.exact:
             return None
-        variances = self.randomizer.variances(signed(values).astype(np.float64), records)
-        if variances.size == 1:
-            return Noise(float(variances[0]), math.inf)
-        return Noise(math.nan, math.inf, variances)
+        estimates = signed(values).astype(np.float64)
+        return Noise.normal(self.randomizer.variances(estimates, records))
 
 
 def _words(
     randomness: Randomness, label: str, ids: Ids, count: int, words: int
 ) -> NDArray[np.uint64]:
-    """`words` for each of `count` records of each party, one row a record."""
+    """`words` random words for each of `count` records of each party, one row per record."""
     if not words:
         return np.zeros((len(ids) * count, 0), dtype=np.uint64)
     drawn = randomness.rows(label, ids, 8 * words * count)

@@ -1,4 +1,4 @@
-"""What a statistic brings along that has machines of its own for the roles of a run."""
+"""The interface of statistics that have their own machines for the roles of a run."""
 
 from typing import Protocol
 
@@ -10,17 +10,17 @@ from tallyroom.protocols.wire.machine import Machine
 
 
 class RoleMachines(Protocol):
-    """The machines of a statistic whose parties do more than submit one vector each. What they
-    submit in the end goes through the aggregator of the query."""
+    """The machines of a statistic whose parties do more than submit one vector each. Their final
+    submissions go through the query's aggregator."""
 
     @property
     def stages(self) -> int:
-        """How often somebody waits for parties, each time for at most the query's deadline."""
+        """How many times a role waits for parties, each time until the query's deadline at most."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether a party that is asked again may compute its answer again. It may not where the
-        answer depends on what other parties said to it."""
+        """Whether a party that is asked again may compute its answer again. It must not if the
+        answer depends on messages from other parties."""
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
         """Raises `LocalError` if that aggregator cannot take what parties submit."""

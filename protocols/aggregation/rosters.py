@@ -1,4 +1,4 @@
-"""Bodies that more than one role reads or writes: submissions, sets of parties, rosters."""
+"""Message bodies that several roles read or write: submissions, sets of parties, rosters."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -23,7 +23,7 @@ _FAULT = np.dtype([("party", "<u4"), ("fault", "u1")])
 
 
 class Fault(IntEnum):
-    """Why a server will not have a party's submission."""
+    """Why a server refuses a party's submission."""
 
     MALFORMED = 1
     CONTRADICTORY = 2
@@ -34,15 +34,15 @@ class Fault(IntEnum):
     def words(self) -> str:
         return {
             Fault.MALFORMED: "its submission is malformed",
-            Fault.CONTRADICTORY: "it submitted twice, and differently",
+            Fault.CONTRADICTORY: "it submitted two different things",
             Fault.INVALID: "its submission does not verify",
-            Fault.REPLAYED: "its submission came before, from another party or from itself",
+            Fault.REPLAYED: "its submission repeats one of its own or of another party",
         }[self]
 
 
 def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
-    """What parties have summed: their vectors, or, where they add the noise, what is published of
-    those with their shares of it. One row a party, `Query.submitted` long."""
+    """The vectors that are summed: the parties' own, or, if parties add the noise, what is
+    published of them plus their shares of the noise. One row per party, `Query.submitted` long."""
     plan = query.plan
     vectors = plan.encode(holdings)
     if query.mechanism is None or query.noise is not Placement.PARTIES:
@@ -53,7 +53,7 @@ def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) 
 
 
 def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:
-    """One message to each server, with one row for each party."""
+    """One message to each server, with one row per party."""
     return tuple(
         Message(query.run, Phase.SUBMIT, Role.PARTY, Role.SERVER, ids, address(server), rows)
         for server, rows in enumerate(bodies)
@@ -61,7 +61,7 @@ def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, 
 
 
 def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected:
-    """A set of parties as a bitmap; padding bits must be zero."""
+    """Reads a set of parties from a bitmap. Padding bits must be zero."""
     members = members_of(message.body[0], parties) if message.links == 1 else None
     if members is None:
         return Rejected(message.sender, f"not a bitmap of {parties} parties")
@@ -69,24 +69,24 @@ def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected
 
 
 def count_type(query: Query) -> CountType | None:
-    """How rosters tell how many records a party sent; None where it can be but one."""
-    most = query.max_records_per_party
-    return None if most == 1 else np.dtype(np.min_scalar_type(most)).newbyteorder("<")
+    """The type of the counts of records per party in rosters; None if a party has one record."""
+    largest = query.max_records_per_party
+    return None if largest == 1 else np.dtype(np.min_scalar_type(largest)).newbyteorder("<")
 
 
 def counts_body(counts: NDArray[np.integer], kind: CountType | None) -> bytes:
-    """How many records each party sent, which a roster may begin with."""
+    """How many records each party sent, as a roster may begin with; empty without a `kind`."""
     return b"" if kind is None else counts.astype(kind).tobytes()
 
 
 def roster(present: NDArray[np.bool], faults: Mapping[int, Fault]) -> bytes:
-    """Whose submissions a server holds, and whose it refused."""
+    """The body that says whose submissions a server holds, and whose it refused."""
     listed = np.array(sorted(faults.items()), dtype=_FAULT)
     return np.packbits(present).tobytes() + listed.tobytes()
 
 
 class Roster(NamedTuple):
-    """What a server says at the close. `counts` are None where it does not say any."""
+    """A server's roster. `counts` is None if the roster has no counts of records."""
 
     members: NDArray[np.bool]
     faults: dict[int, Fault]
@@ -113,8 +113,13 @@ def parse_roster(
 
 
 def members_of(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:
-    """A set of parties from its bitmap; None if that is none."""
+    """A set of parties from its bitmap; None if the bitmap is not valid."""
     bits = np.unpackbits(body)
     if body.size != -(-parties // 8) or bits[parties:].any():
         return None
     return bits[:parties].astype(bool)
+
+
+def points_body(points: list[int]) -> bytes:
+    """The points that servers are asked for next (`Phase.ASK`)."""
+    return np.array(points, dtype="<u8").tobytes()

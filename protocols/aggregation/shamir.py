@@ -1,26 +1,27 @@
 """Shamir shares among m servers, of which any t open the sum and the others may vanish.
 
 A party's vector is put on polynomials of degree t − 1 over FIELD128, `pack` = k elements on each
-(Franklin and Yung, STOC 1992): the elements are its values at 0, −1, …, 1 − k, and server i gets
-its value at i + 1. The values at the first t − k servers are drawn at random, which fixes the rest;
-so any t − k servers see uniform elements, whatever the vector is, and t of them open it.
+(Franklin and Yung, STOC 1992): the elements are the polynomial's values at 0, −1, …, 1 − k, and
+server i gets its value at i + 1. The values at the first t − k servers are drawn at random, which
+fixes the rest. So any t − k servers see uniform elements, whatever the vector is, and any t of them
+open it.
 
 Elements are signed: a value modulo 2^64, its noise included, is put into the field as its
-representative in [−2^63, 2^63). Whoever opens sees a field element and not only its residue modulo
-2^64. Were values lifted unsigned, as they lie in memory, that element would be the noisy sum plus
-2^64 for every party whose value is negative: a count that no noise hides. Signed ones add up to the
-noisy sum itself, as an integer, and nothing else is opened.
+representative in [−2^63, 2^63). Whoever opens the sum sees a field element, not only its residue
+modulo 2^64. If values were lifted unsigned, that element would be the noisy sum plus 2^64 for every
+party whose value is negative: a count that no noise hides. Signed values add up to the noisy sum
+itself, as an integer, and nothing else is opened.
 
-That holds while no honest party's own value leaves [−2^63, 2^63). `Query` sees to it: MAX_RECORDS
-(2^32) records of at most 2^30 grid steps (`ring.PRECISION_BITS`) are at most 2^62 in all, and the
-scale of the noise is at most 2^54 (`laplace.representable`), so that noise exceeds 2^62 with
-probability below e^−256. A party that lies about its value moves the sum by as much as it says,
-outside that range as well; even then the element is the honest parties' noisy sum plus its lie. In
-the field there is room for 2^24 parties of any value: |sum| < 2^87, far below half the modulus.
+That holds as long as every honest party's own value is in [−2^63, 2^63). `Query` ensures it:
+MAX_RECORDS (2^32) records of at most 2^30 grid steps (`ring.PRECISION_BITS`) are at most 2^62 in
+all, and the scale of the noise is at most 2^54 (`laplace.representable`), so that noise exceeds
+2^62 with probability below e^−256. A party that lies about its value moves the sum by its lie, even
+outside that range; the element is still the honest parties' noisy sum plus the lie. The field has
+room for 2^24 parties with any values: |sum| < 2^87, far below half the modulus.
 
-The noise is the parties' alone. A server cannot add its own: on opening, its share is multiplied by
-a weight that depends on who else answers, and what it adds would be multiplied as well. Noise that
-is shared among the servers would take another round between them.
+Only parties add noise. A server cannot add its own: on opening, its share is multiplied by a weight
+that depends on which other servers answer, and its noise would be multiplied as well. Noise shared
+among the servers would take another round between them.
 """
 
 from dataclasses import dataclass
@@ -51,15 +52,16 @@ from tallyroom.protocols.wire.machine import Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import Message
 
 _ROWS = 1 << 17
-"""Polynomials worked on together, which bounds memory."""
+"""How many polynomials are computed together, which bounds memory."""
 
 
 @dataclass(frozen=True)
 class Shamir(OneRound):
     """Shares on polynomials: any t of m servers open the sum, and the others may vanish.
 
-    `threshold` t: how many servers open; 0 is more than half. `pack` k: elements a polynomial,
-    which makes shares k times shorter and lets only t − k servers collude.
+    `threshold` t is how many servers it takes to open; 0 means more than half. `pack` k is the
+    number of elements per polynomial: shares are k times shorter, but only t − k servers may
+    collude.
     """
 
     threshold: int = 0
@@ -73,16 +75,16 @@ class Shamir(OneRound):
     elementwise: ClassVar[bool] = False  # its shares are packed elements of a field
 
     def needed(self, servers: int) -> int:
-        """How many servers open. Raises `LocalError` on a threshold that cannot be.
+        """How many servers it takes to open. Raises `LocalError` on an impossible threshold.
 
-        More than half of them: else a coordinator that lies could have two sums opened, over
-        different parties, by honest servers that do not know of one another.
+        It must be more than half of them. Otherwise a lying coordinator could have two sums over
+        different parties opened by honest servers that do not know of one another.
         """
         least = servers // 2 + 1
         t = self.threshold or max(least, min(self.pack + 1, servers))
         if not least <= t <= servers:
             raise LocalError(
-                f"shamir: a threshold of {servers} servers is {least} to {servers}, not {t}"
+                f"shamir: with {servers} servers the threshold is {least} to {servers}, not {t}"
             )
         if not 1 <= self.pack < t:
             raise LocalError(f"shamir: with {t} servers to open, pack is 1 to {t - 1}")
@@ -96,9 +98,9 @@ class Shamir(OneRound):
             raise LocalError("shamir: only the parties can add noise: --noise parties")
 
     def threat_model(self, servers: int) -> ThreatModel:
-        """The coordinator is taken to ask all servers for one sum. One that asks some for one and
-        some for another, with 2t − m or more servers that answer both on its side, opens two
-        sums, and their difference has next to no noise in it. With t = m that takes all servers.
+        """We assume that the coordinator asks all servers for the same sum. If it asks some for one
+        sum and some for another, and 2t − m or more servers collude with it and answer both, it
+        opens two sums, whose difference has next to no noise. With t = m that takes all servers.
         """
         t = self.needed(servers)
         return ThreatModel(
@@ -143,30 +145,32 @@ class Shamir(OneRound):
         return ELEMENT_BYTES * self.polynomials(length)
 
     def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
-        """The share's limbs, one element after the other."""
+        """The limbs of the share's elements, one element after another."""
         return FIELD128.sum(FIELD128.decode(bodies), 0).reshape(-1)
 
     def unshard(self, shares: list[Vector]) -> Vector:
-        """From the servers' shares in order, as `merge` makes them; the padding included."""
+        """The sums, from the servers' shares in order, as `merge` returns them. The result includes
+        the padding."""
         return self.open({i: share.reshape(-1, FIELD128.limbs) for i, share in enumerate(shares)})
 
     def open(self, shares: dict[int, Elements]) -> Vector:
-        """The sums modulo 2^64 from the shares of at least t servers; the padding included."""
+        """The sums modulo 2^64, padding included, from the shares of at least t servers."""
         opened = self.elements(shares)
-        # The upper half of the field are the negative sums, each the modulus too large.
+        # Elements in the upper half of the field are negative sums plus the modulus.
         negative = opened[:, 1] >> np.uint64(63)
         sums: Vector = opened[:, 0] - negative * np.uint64(FIELD128.modulus % 2**64)
         return sums
 
     def elements(self, shares: dict[int, Elements]) -> Elements:
-        """All that the shares of at least t servers tell: the sums as elements of the field."""
+        """Everything that the shares of at least t servers reveal: the sums as field elements."""
         servers = tuple(sorted(shares))
         values = np.stack([shares[server] for server in servers], axis=1)
         places = [FIELD128.combine(_opening(servers, j), values) for j in range(self.pack)]
         return np.stack(places, axis=1).reshape(-1, FIELD128.limbs)
 
     def row_bytes(self, query: Query, records: int) -> int:
-        """Together: parts would wait for a server that may be gone, and come late to the others."""
+        """0, so that a party's rows are sent at once: parts would wait for a server that may be
+        gone, and reach the others too late."""
         return 0
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
@@ -177,7 +181,7 @@ class Shamir(OneRound):
 
 
 class ShamirServer(SummingServer):
-    """Sees one share of every party, and who contributed. Adds up, and adds no noise."""
+    """Sees one share of every party, and who contributed. Adds the shares up, without noise."""
 
     def __init__(
         self, aggregator: Shamir, query: Query, index: int, randomness: Randomness, bulk: Bulk
@@ -207,7 +211,7 @@ class ShamirServer(SummingServer):
 
 
 class ShamirCollector(Collector):
-    """Sees the shares of the sum and who contributed. Goes on while t servers are there."""
+    """Sees the shares of the sum and who contributed. Goes on as long as t servers are left."""
 
     def __init__(self, aggregator: Shamir, query: Query, records: Records) -> None:
         needed = aggregator.needed(query.servers)
@@ -222,7 +226,7 @@ class ShamirCollector(Collector):
         if message.width == self.share_bytes:
             share = FIELD128.unchecked(message.body[0])
             if not FIELD128.canonical(share).all():
-                return Rejected(message.sender, "a share that is not of the field")
+                return Rejected(message.sender, "a share that is not a field element")
         return super()._share(message)
 
     def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
@@ -238,11 +242,11 @@ def _weights(at: int, points: list[int]) -> Elements:
 
 @lru_cache(maxsize=256)
 def _dealing(threshold: int, pack: int, server: int) -> Elements:
-    """A server's share, from the secrets and the shares of the servers before it."""
+    """Weights that give a server's share from the secrets and the drawn shares."""
     return _weights(server + 1, [*(-j for j in range(pack)), *range(1, threshold - pack + 1)])
 
 
 @lru_cache(maxsize=256)
 def _opening(servers: tuple[int, ...], place: int) -> Elements:
-    """The secret at one place, from the shares of these servers."""
+    """Weights that give the secret at one place from the shares of these servers."""
     return _weights(-place, [server + 1 for server in servers])

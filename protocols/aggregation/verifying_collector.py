@@ -28,14 +28,14 @@ COLLECTOR_STAGES: dict[tuple[CollectorStage, Phase], Role] = {
     (CollectorStage.SHARES, Phase.SHARE): Role.SERVER,
     (CollectorStage.SHARES, Phase.GIVE_UP): Role.SERVER,
 }
-"""What a collector takes in which stage, and from whom; everything else is rejected."""
+"""Which messages a collector accepts in which stage, and from whom; all others are rejected."""
 
 
 class VerifyingCollector(Collector, ABC):
-    """Between the rosters and the release, has servers check what the members sent."""
+    """Has servers check the members' submissions, between the rosters and the release."""
 
-    good: ClassVar[str] = "what verifies"
-    """What honest parties sent, in words."""
+    good: ClassVar[str] = "a submission that verifies"
+    """What honest parties sent, in words, for messages."""
     _checking = False
 
     @property
@@ -67,21 +67,21 @@ class VerifyingCollector(Collector, ABC):
 
     @abstractmethod
     def first_request(self) -> bytes:
-        """What servers are told to check."""
+        """The first request to servers: what to check."""
 
     @abstractmethod
     def take_answer(self, server: int, message: Message) -> Rejected | None:
-        """What one server found."""
+        """Takes one server's answer to the last request."""
 
     def next_request(self) -> bytes | None:
-        """What servers are told when all have answered; None when they are done."""
+        """The next request, after all servers have answered; None if the check is done."""
         return None
 
     def _proceed(self) -> Step:
         match self.stage:
             case CollectorStage.ROSTERS:
                 if np.count_nonzero(self._members) < self._query.min_parties:
-                    return self._release()  # which says why there is none
+                    return self._release()  # which fails, and says why
                 request: bytes | None = self.first_request()
             case CollectorStage.CHECKING:
                 request = self.next_request()

@@ -22,9 +22,9 @@ NAME_BYTES = 16
 
 class VerifyingStage(Enum):
     COLLECTING = auto()  # submissions come in
-    CLOSED = auto()  # the roster went out; whom to check is awaited
-    CHECKING = auto()  # servers hear of each other what they found
-    CHECKED = auto()  # whom it accepts went out; only the release is awaited
+    CLOSED = auto()  # the roster is sent; waits for whom to check
+    CHECKING = auto()  # servers exchange what they found
+    CHECKED = auto()  # its verdict is sent; waits for the release
     RELEASED = auto()
 
 
@@ -43,15 +43,15 @@ SERVER_STAGES: Stages = {
     (VerifyingStage.RELEASED, Phase.VERIFY): Role.COORDINATOR,
     (VerifyingStage.RELEASED, Phase.RELEASE): Role.COORDINATOR,
 }
-"""What a server takes in which stage, and from whom; everything else is rejected.
+"""Which messages a server accepts in which stage, and from whom; all others are rejected.
 
-Submissions after the close, verifications after the last and releases after the first are taken
-only if they say again what was said before.
+Submissions after the close, verifications after the last and releases after the first are accepted
+only if they repeat an earlier message.
 """
 
 
 class VerifyingServer(SummingServer):
-    """Releases nothing of a party that it did not accept."""
+    """Checks submissions before the release, and releases only those that it accepted."""
 
     stages: ClassVar[Stages] = SERVER_STAGES
 
@@ -72,7 +72,7 @@ class VerifyingServer(SummingServer):
     @property
     @abstractmethod
     def check_stage(self) -> VerifyingStage:
-        """How far the check is, between the close and the release."""
+        """The stage of the check, between the close and the release."""
 
     def receive(self, message: Message) -> Step:
         expected = self.stages.get((self.stage, message.phase))
@@ -80,18 +80,20 @@ class VerifyingServer(SummingServer):
         return self.take(message) if refusal is None else refusal
 
     def take(self, message: Message) -> Step:
-        """What is in its turn."""
+        """Takes a message that is in turn."""
         return self.verify(message) if message.phase is Phase.VERIFY else super().receive(message)
 
     @abstractmethod
     def verify(self, message: Message) -> Step:
-        """What the coordinator says of the check."""
+        """Takes the coordinator's message about the check."""
 
     def refuse_replays(self, names: Bodies, senders: Ids) -> None:
-        """A record that came before, by its name of `NAME_BYTES`, would count somebody twice.
+        """Refuses parties that sent a record, identified by its name of `NAME_BYTES`, which came
+        before: it would count somebody twice.
 
-        Nobody can come first with another's: names go to servers only. (One that colludes with a
-        party can have that party's choice of others refused, as it can by refusing them itself.)
+        Nobody can submit another party's record first, because names go to servers only. (A server
+        that colludes with a party can have parties of its choice refused this way, but it can also
+        simply refuse them.)
         """
         for party in np.unique(senders[repeated(names)]).tolist():
             self._faults[party] = Fault.REPLAYED
@@ -99,7 +101,7 @@ class VerifyingServer(SummingServer):
             self._counts[party] = 0
 
     def may_check(self, message: Message, members: Members) -> Rejected | None:
-        """Why these members are not checked; None if they are."""
+        """Why these members cannot be checked; None if they can."""
         if (members & ~self._present).any():
             return Rejected(message.sender, "a check of parties that did not submit")
         if np.count_nonzero(members) < self._query.min_parties:
@@ -117,7 +119,7 @@ class VerifyingServer(SummingServer):
 
 
 def repeated(names: Bodies) -> Members:
-    """Which rows of `NAME_BYTES` stand further up already."""
+    """Which rows of `NAME_BYTES` repeat an earlier row."""
     words = np.ascontiguousarray(names).view("<u8").reshape(len(names), 2)
     order = np.lexsort((words[:, 1], words[:, 0]))  # stable: equal rows stay in their order
     again = np.zeros(len(names), dtype=bool)

@@ -2,8 +2,8 @@
 
 Both moduli are p = B² − kB + 1, with B = 2^32, k = 1 (64 bits) and B = 2^64, k = 28 (128 bits), and
 both have roots of unity of large two-power order. A field vector is an array of uint64 whose last
-axis holds an element's limbs, little-endian, always canonical: below p. Only `decode` and `draw`
-look at what they are given; all else relies on it.
+axis holds an element's limbs, little-endian and always canonical, that is below p. Only `decode`
+and `draw` check that elements are canonical; all other operations assume it.
 """
 
 import os
@@ -29,13 +29,13 @@ BigIntegers = NDArray[np.object_]
 
 
 def native() -> bool:
-    """Whether the compiled loops serve: they were built, and TALLYROOM_NATIVE is not 0."""
+    """Whether the compiled loops are used: they were built, and TALLYROOM_NATIVE is not 0."""
     return HAVE_NATIVE and os.environ.get("TALLYROOM_NATIVE") != "0"
 
 
 @dataclass(frozen=True)
 class Field:
-    """One prime field. Operations take and give vectors of shape (..., limbs), broadcasting."""
+    """One prime field. Operations take and return vectors of shape (..., limbs), and broadcast."""
 
     name: str
     modulus: int
@@ -81,7 +81,7 @@ class Field:
         return out
 
     def inv(self, a: Vector) -> Vector:
-        """Raises `ZeroDivisionError` where an element is 0."""
+        """The inverse of each element. Raises `ZeroDivisionError` if one is 0."""
         self._check(a)
         if not a.any(axis=-1).all():
             raise ZeroDivisionError("0 has no inverse")
@@ -92,11 +92,12 @@ class Field:
         return out
 
     def sum(self, values: Vector, axis: int = 0) -> Vector:
-        """Sum over one axis; negative axes count from the limbs, so −2 is the last but those."""
+        """Sum over one axis. Negative axes count from the limbs, which are −1; −2 is the last axis
+        of elements."""
         self._check(values)
         axis = axis + values.ndim if axis < 0 else axis
         if not 0 <= axis < values.ndim - 1:
-            raise ValueError(f"no axis {axis} to sum over in a vector of shape {values.shape}")
+            raise ValueError(f"cannot sum over axis {axis} of a vector of shape {values.shape}")
         shape = (*values.shape[:axis], *values.shape[axis + 1 :])
         if 0 in values.shape:
             return np.zeros(shape, dtype=np.uint64)
@@ -108,9 +109,9 @@ class Field:
         return out
 
     def evaluate(self, coefficients: Vector, points: Vector) -> Vector:
-        """Polynomials (..., terms, limbs), lowest power first, at points (count, limbs).
+        """Values of polynomials (..., terms, limbs), lowest power first, at points (count, limbs).
 
-        Shape (..., count, limbs). A Shamir sharing is this with the secret as term 0.
+        The result has shape (..., count, limbs). With a secret as term 0 this is Shamir sharing.
         """
         self._check(coefficients)
         self._check(points)
@@ -131,7 +132,7 @@ class Field:
     def lagrange_at_zero(self, points: Vector) -> Vector:
         """Weights w with f(0) = Σ wᵢ f(xᵢ) for every f of degree below the number of points.
 
-        wᵢ = Π_{j≠i} xⱼ/(xⱼ − xᵢ). Raises `ValueError` on a point 0 or given twice.
+        wᵢ = Π_{j≠i} xⱼ/(xⱼ − xᵢ). Raises `ValueError` unless points are distinct and not 0.
         """
         self._check(points)
         if points.ndim != 2 or not len(points):
@@ -162,7 +163,7 @@ class Field:
         return out
 
     def from_ints(self, values: Sequence[int] | BigIntegers) -> Vector:
-        """Integers of any size and sign, modulo p; small constants, not bulk data."""
+        """Integers of any size and sign, modulo p. Slow: for constants, not for bulk data."""
         reduced = np.asarray(values, dtype=object) % self.modulus
         out = self.zeros(*reduced.shape)
         for limb in range(self.limbs):
@@ -191,14 +192,14 @@ class Field:
         return np.ascontiguousarray(vector.astype("<u8", copy=False)).view(np.uint8).reshape(shape)
 
     def decode(self, rows: Bytes) -> Vector:
-        """The inverse of `encode`. Raises `ValueError` on a wrong size or an element from p on."""
+        """The inverse of `encode`. Raises `ValueError` on a wrong size or an element ≥ p."""
         vector = self.unchecked(rows)
         if not self.canonical(vector).all():
             raise ValueError(f"an element is not below the modulus of {self.name}")
         return vector
 
     def unchecked(self, rows: Bytes) -> Vector:
-        """What `decode` reads, before it asks whether elements are canonical."""
+        """Like `decode`, but without the check that elements are canonical."""
         if rows.dtype != np.uint8 or rows.ndim < 1 or rows.shape[-1] % self.width:
             raise ValueError(f"rows of {self.name} are whole elements of {self.width} bytes")
         count = rows.shape[-1] // self.width
@@ -215,7 +216,7 @@ class Field:
     def draw(self, data: bytes) -> Vector:
         """Uniform elements from uniform bytes, by rejection: almost len(data)/width of them.
 
-        A candidate is rejected with probability k/B: 2^-32 or 2^-59. Left-over bytes are unused.
+        A candidate is rejected with probability k/B: 2^-32 or 2^-59. Leftover bytes are ignored.
         """
         whole = np.frombuffer(data, dtype=np.uint8)[: len(data) // self.width * self.width]
         candidates = self.unchecked(whole)
@@ -249,9 +250,9 @@ FIELD128: Final = Field("FIELD128", _P128, 2, 28, pow(7, 2**62 - 7, _P128), 66)
 def apply_integer_map(field: Field, linear: Callable[[Vector], Vector], elements: Vector) -> Vector:
     """An integer-linear map, given on vectors over Z_2^64, applied to field elements.
 
-    The map runs on digits of 32 bits, and its results are read as signed: right if the absolute
-    coefficients of each output add up to less than 2^31. `elements` is (..., n, limbs) for a map
-    that takes (..., n).
+    The map runs on digits of 32 bits, and its results are read as signed. This is correct if the
+    absolute coefficients of each output add up to less than 2^31. `elements` is (..., n, limbs) for
+    a map that takes (..., n).
     """
     base = field.from_ints([1 << 32])
     total = None

@@ -1,4 +1,4 @@
-"""Field arithmetic in numpy: what the native loops must equal, and what serves without them.
+"""Field arithmetic in numpy. The native loops must agree with it; it is used where there are none.
 
 An element is spread over digits of 32 bits in int64, where sums and small multiples do not
 overflow; `fold` brings such columns back below the modulus p = B² − kB + 1.
@@ -16,14 +16,14 @@ _MASK = np.int64(0xFFFFFFFF)
 
 def digits(vector: Vector) -> Digits:
     """(..., limbs) to (..., 2·limbs), lowest first."""
-    found = np.empty((*vector.shape[:-1], 2 * vector.shape[-1]), dtype=np.int64)
-    found[..., 0::2] = vector & np.uint64(0xFFFFFFFF)
-    found[..., 1::2] = vector >> np.uint64(32)
-    return found
+    split = np.empty((*vector.shape[:-1], 2 * vector.shape[-1]), dtype=np.int64)
+    split[..., 0::2] = vector & np.uint64(0xFFFFFFFF)
+    split[..., 1::2] = vector >> np.uint64(32)
+    return split
 
 
 def fold(columns: Digits, k: int) -> Vector:
-    """Columns of magnitude below 2^61, as canonical elements. Overwrites its argument."""
+    """Canonical elements from columns of magnitude below 2^61. Overwrites its argument."""
     size = columns.shape[-1]
     # The first carry out of the top is below 2^30, the second within one of 0, the third 0.
     for _ in range(2):
@@ -37,7 +37,7 @@ def fold(columns: Digits, k: int) -> Vector:
 
 
 def _carry(columns: Digits) -> Digits:
-    """Brings every column into [0, 2^32); returns what goes past the top."""
+    """Brings every column into [0, 2^32) and returns the carry out of the last one."""
     over = np.zeros(columns.shape[:-1], dtype=np.int64)
     for place in range(columns.shape[-1]):
         column = columns[..., place] + over
@@ -61,7 +61,7 @@ def canonical(vector: Vector, k: int) -> NDArray[np.bool_]:
 
 
 def _subtract_modulus(vector: Vector, k: int) -> Vector:
-    """Elements below 2p to elements below p."""
+    """Reduces elements below 2p to elements below p."""
     p = modulus_limbs(vector.shape[-1], k)
     taken = np.where(canonical(vector, k)[..., None], np.uint64(0), p)
     out = vector - taken
@@ -95,7 +95,7 @@ def mul(a: Vector, b: Vector, k: int) -> Vector:
 
 
 def inv(a: Vector, k: int) -> Vector:
-    """a^(p − 2): the inverse, and 0 for 0."""
+    """a^(p − 2), which is the inverse of a, and 0 for 0."""
     limbs = a.shape[-1]
     result = np.zeros_like(a)
     result[..., 0] = 1
@@ -109,7 +109,7 @@ def inv(a: Vector, k: int) -> Vector:
 
 
 def total(values: Vector, axis: int, k: int) -> Vector:
-    """Sum over an axis counted without the limbs; below 2^29 terms."""
+    """Sum over an axis, which is not that of the limbs, of fewer than 2^29 terms."""
     return fold(digits(values).sum(axis=axis, dtype=np.int64), k)
 
 

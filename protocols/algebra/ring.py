@@ -12,11 +12,11 @@ from tallyroom.protocols.errors import LocalError
 Vector = NDArray[np.uint64]
 
 PRECISION_BITS = 30
-"""A public range has up to 2^30 grid steps: 2^33 of the largest values still fit the ring."""
+"""A public range has up to 2^30 grid steps, so that 2^33 of the largest values fit the ring."""
 
 
 def add_rows(rows: NDArray[np.uint8]) -> Vector:
-    """The sum of vectors that came as little-endian bytes, one a row."""
+    """The sum of vectors given as rows of little-endian bytes."""
     total: Vector = np.ascontiguousarray(rows).view("<u8").sum(axis=0, dtype=np.uint64)
     return total
 
@@ -27,7 +27,7 @@ def add_shares(shares: list[Vector]) -> Vector:
 
 
 def signed(vector: Vector) -> NDArray[np.int64]:
-    """The representative of each element in [-2^63, 2^63)."""
+    """Each element's representative in [-2^63, 2^63)."""
     return vector.view(np.int64)
 
 
@@ -35,23 +35,24 @@ def signed(vector: Vector) -> NDArray[np.int64]:
 class FixedPoint:
     """Multiples of 2^-fraction_bits, counted from the one nearest to the lower bound.
 
-    A value in the range is a whole number of steps from 0 to `steps`, as fine beside the range
-    wherever that lies: time stamps around 1.7e9 within one second have 2^-30 of a second.
+    A value in the range becomes a whole number of steps from 0 to `steps`. How fine a step is
+    depends on the width of the range and not on where it lies: for time stamps around 1.7e9 that
+    span one second, a step is 2^-30 of a second.
     """
 
     fraction_bits: int
     origin: int
     """The lower bound, in steps from zero."""
     steps: int
-    """How many of them the range has: the most that one value moves a sum, exactly."""
+    """How many steps the range has. This is exactly the most by which one value moves a sum."""
 
     @classmethod
     def for_bounds(cls, lower: float, upper: float) -> "FixedPoint":
-        """The grid for values in a public range. It depends on the bounds alone, never on data."""
+        """The grid for values in a public range. It depends only on the bounds, never on data."""
         bits = PRECISION_BITS - math.frexp(upper - lower)[1]
         magnitude = math.frexp(max(abs(lower), abs(upper)))[1]
         if not lower < upper or not -900 < bits < 900 or magnitude > 930:
-            # A sum of many such values must be a double.
+            # A sum of many such values must fit a double.
             raise LocalError(f"bounds [{lower}, {upper}] are out of the range of fixed point")
         step = Fraction(2) ** -bits
         origin = round(Fraction(lower) / step)
@@ -62,9 +63,9 @@ class FixedPoint:
         return math.ldexp(1.0, -self.fraction_bits)
 
     def encode(self, values: NDArray[np.float64]) -> Vector:
-        """Rounds to the grid. The values are within the bounds that the grid was made for.
+        """Rounds to the grid. The values must be within the bounds that the grid was made for.
 
-        Both terms are doubles without a fraction, and their difference is below 2^31: exact.
+        The result is exact: both terms are whole doubles, and their difference is below 2^31.
         """
         steps = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
         return steps.astype(np.int64).view(np.uint64)

@@ -1,7 +1,8 @@
 """Shamir's secret sharing (Shamir 1979) of elements of FIELD128.
 
-A secret is the value at 0 of a polynomial with `threshold` random terms in all; holder i keeps its
-value at i + 1. Any threshold − 1 values are independent and uniform whatever the secret is.
+A secret is the value at 0 of a polynomial with `threshold` coefficients, all but the first random;
+holder i keeps its value at i + 1. Any threshold − 1 of these values are independent and uniform,
+whatever the secret is.
 """
 
 from functools import lru_cache
@@ -20,8 +21,8 @@ ELEMENT_BYTES = FIELD128.width
 def draw_elements(randomness: Randomness, label: str, ids: Ids, count: int) -> Vector:
     """`count` uniform elements for every id, shape (len(ids), count, limbs).
 
-    A function of label and id alone, like `Randomness.rows`. Bytes from the modulus on, which is
-    one in 2^59, are drawn again.
+    An id's elements depend on the label and the id only, as in `Randomness.rows`. Candidates that
+    are not below the modulus, one in 2^59, are drawn again.
     """
     elements = FIELD128.unchecked(randomness.rows(label, ids, ELEMENT_BYTES * count)).copy()
     attempt = 0
@@ -33,7 +34,7 @@ def draw_elements(randomness: Randomness, label: str, ids: Ids, count: int) -> V
 
 
 def points_of(holders: NDArray[np.integer]) -> Vector:
-    """Where the holders' shares lie: at their index plus one, since the secret lies at 0."""
+    """The points of the holders' shares: their index plus one, because the secret is at 0."""
     points = FIELD128.zeros(len(holders))
     points[:, 0] = holders.astype(np.uint64) + np.uint64(1)
     return points

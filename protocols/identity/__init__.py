@@ -1,1 +1,1 @@
-"""Who a participant is: certificates, enrolment, vouchers, sealing to a public key."""
+"""Identities of participants: certificates, enrolment, vouchers, sealing to a public key."""

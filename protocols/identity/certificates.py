@@ -1,14 +1,14 @@
-"""Who a participant is: certificates of one federation's own authority.
+"""Certificates, which say who a participant is, issued by a federation's own authorities.
 
 An identity is a URI in the certificate, `tally:ROLE:FIRST-LAST`. A party host's certificate names
-all the parties it may speak for. Pure: keys and the time come in, PEM goes out; writing files is
-the shells' work.
+all the parties it may speak for. This module does no I/O: keys and the time come in, PEM goes out,
+and shells write files.
 
-A federation has two authorities. The members' authority signs the coordinator, the servers, the
-registrar and the analysts; its key may stay offline. The party authority signs parties alone: its
-key is where parties enrol, at the coordinator or at a registrar, and whoever holds it must not be
-able to pass as a server and collect shares. So a role is never taken from what a certificate says
-of itself or of its issuer: `Trust` asks whose signature it bears.
+A federation has two authorities. The members' authority certifies the coordinator, the servers, the
+registrar and the analysts; its key may stay offline. The party authority certifies parties only.
+Its key is where parties enrol, at the coordinator or at a registrar, and whoever holds it must not
+be able to pass as a server and collect shares. So we never believe what a certificate says about
+its role or its issuer: `Trust` checks which authority signed it.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ _RESERVED = re.compile(
 )
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
 MAX_NAME = 64
-"""Of a common name, by X.509."""
+"""The longest common name that X.509 allows."""
 _CLOCK_SLACK = dt.timedelta(minutes=5)
 _PARTIES_ONLY = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "parties")
 
@@ -54,14 +54,14 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """What the holder is called in messages."""
+        """The holder's name in messages."""
         if self.first == self.last:
             return self.role.named(self.first)
         return f"{self.role.label}-{self.first}-to-{self.last}"
 
     @property
     def tls_name(self) -> str:
-        """What a certificate must be for if its holder is called: no host has such a name
+        """The name that TLS clients check when they connect to the holder. No host has such a name
         (RFC 2606), and `Authority.sign` writes it for nobody else."""
         return f"{self.name}.tally.invalid"
 
@@ -79,11 +79,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a process needs to speak TLS. The key is secret and shows nowhere.
+    """What a process needs to speak TLS. The key is secret and never shows in `repr`.
 
-    `party_authority` is whose signature on a calling party is taken as well; it certifies nobody
-    that is called, but parties that call each other (`among_parties`). Where there is none, as in a
-    simulation, the members' authority signs parties too.
+    Calling parties may also be certified by `party_authority`. It does not certify anybody that is
+    called, except parties that call each other (`among_parties`). If it is empty, as in a
+    simulation, the members' authority certifies parties too.
     """
 
     identity: Identity
@@ -94,22 +94,23 @@ class Credentials:
     parties_only: bool = False
 
     def among_parties(self, party_authority: bytes) -> "Credentials":
-        """For connections between parties alone: whom the parties' authority certified."""
+        """Credentials for connections between parties: they trust only the party authority."""
         return replace(self, authority=party_authority, party_authority=b"", parties_only=True)
 
     @property
     def authority_of_parties(self) -> bytes:
-        """Whose signature makes a party: known from enrolment, not from what a coordinator says
-        later, which could name an authority of its own."""
+        """The authority that certifies parties. It is known from enrolment, and not taken from a
+        coordinator later, which could name an authority of its own."""
         return self.party_authority or self.authority
 
-    def signet(self, clock: Clock | None = None) -> PartySigner:
-        """What a party host signs with for other parties. Raises `LocalError` if it is none."""
+    def signer(self, clock: Clock | None = None) -> PartySigner:
+        """What a party host signs with for other parties. Raises `LocalError` if these are not a
+        party's credentials."""
         return PartySigner(self.authority_of_parties, self.certificate, self.key, clock)
 
     @property
     def trust(self) -> "Trust":
-        """Whose signature on a caller's certificate is taken."""
+        """The authorities whose signature on a caller's certificate is accepted."""
         if self.parties_only:
             return Trust(b"", self.authority)
         return Trust(self.authority, self.party_authority)
@@ -126,7 +127,7 @@ class Authority:
     def create(
         cls, federation: str, now: dt.datetime, lifetime: dt.timedelta, parties_only: bool = False
     ) -> "Authority":
-        """A new one. What one for `parties_only` signs is taken for a party and nothing else."""
+        """A new authority. With `parties_only`, whatever it signs is accepted as a party only."""
         key = ec.generate_private_key(ec.SECP256R1())
         common = x509.NameAttribute(NameOID.COMMON_NAME, f"Tallyroom {federation}"[:MAX_NAME])
         name = x509.Name([common, _PARTIES_ONLY] if parties_only else [common])
@@ -146,7 +147,7 @@ class Authority:
             not isinstance(private, ec.EllipticCurvePrivateKey)
             or private.public_key() != parsed.public_key()
         ):
-            raise ValueError("the key is not that of the certificate")
+            raise ValueError("the key does not belong to the certificate")
         return cls(private, parsed)
 
     @property
@@ -155,7 +156,7 @@ class Authority:
 
     @property
     def key_pem(self) -> bytes:
-        """Secret."""
+        """The private key as PEM. Secret."""
         return _private_pem(self._key)
 
     @property
@@ -169,7 +170,7 @@ class Authority:
         lifetime: dt.timedelta,
         hosts: tuple[str, ...] = (),
     ) -> Credentials:
-        """A key pair and its certificate, for participants that this process starts itself."""
+        """A new key pair and its certificate, for participants that this process starts itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self.sign(key.public_key(), identity, now, lifetime, hosts)
         return Credentials(identity, certificate, self.pem, _private_pem(key))
@@ -182,10 +183,10 @@ class Authority:
         lifetime: dt.timedelta,
         hosts: tuple[str, ...] = (),
     ) -> bytes:
-        """The certificate that says who the holder of `public_key` is, as PEM.
+        """The certificate for the holder of `public_key`, as PEM.
 
-        `hosts` are further names or addresses for other people's TLS clients; ours go by the
-        identity. Raises `LocalError` on one that could be taken for a member.
+        `hosts` are further names or addresses for other people's TLS clients; ours check the
+        identity. Raises `LocalError` if one of them could be mistaken for a member.
         """
         for host in hosts:
             check_host(host)
@@ -214,7 +215,7 @@ class Authority:
         return certificate.public_bytes(serialization.Encoding.PEM)
 
     def revoke(self, serials: Iterable[int], number: int, now: dt.datetime) -> bytes:
-        """The signed list of all serials that are revoked, as PEM. `number` only grows."""
+        """The signed list of all revoked serial numbers, as PEM. `number` must grow each time."""
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(self._certificate.subject)
@@ -235,8 +236,8 @@ def new_key() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
 
 
 @dataclass(frozen=True)
-class Passport:
-    """What a certificate says beside the identity: its number and for how long it holds."""
+class Validity:
+    """A certificate's serial number and validity period."""
 
     serial: int
     begins: dt.datetime
@@ -248,27 +249,27 @@ class Passport:
 
 
 @lru_cache(maxsize=4096)
-def passport_of(certificate: bytes) -> Passport:
-    """Raises `PeerError` if `certificate` is none."""
+def validity_of(certificate: bytes) -> Validity:
+    """Reads them from a certificate. Raises `PeerError` if it is not a certificate."""
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
     except ValueError:
         raise PeerError("unknown", "its certificate cannot be read") from None
-    return Passport(parsed.serial_number, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
+    return Validity(parsed.serial_number, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Who decides who somebody is. `members` signs any role, `parties` signs parties and no other
-    role, whatever its certificates say; both are PEM, and empty for nobody."""
+    """The authorities that are trusted. `members` may certify any role; `parties` may certify only
+    parties, whatever its certificates say. Both are PEM, or empty if there is no such authority."""
 
     members: bytes
     parties: bytes = b""
 
     def identity_of(self, certificate: bytes) -> Identity:
-        """Who the holder of a certificate is; whether it holds now is for TLS to see.
+        """Who the holder of a certificate is. TLS checks whether it is valid now.
 
-        Raises `PeerError` unless an authority that may say so has signed it.
+        Raises `PeerError` unless an authority that may certify that role has signed it.
         """
         return _signed_identity(self, certificate)
 
@@ -280,7 +281,7 @@ def _signed_identity(trust: Trust, certificate: bytes) -> Identity:
     if trust.members and _is_signed(parsed, trust.members):
         return identity
     if not trust.parties or not _is_signed(parsed, trust.parties):
-        raise PeerError("unknown", "its certificate is not of this federation")
+        raise PeerError("unknown", "its certificate was not issued by this federation")
     if identity.role is not Role.PARTY:
         role = identity.role.label
         raise PeerError("unknown", f"an authority for parties cannot certify a {role}")
@@ -297,8 +298,8 @@ def _is_signed(certificate: x509.Certificate, authority: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def claimed_identity(certificate: bytes) -> Identity:
-    """Who a certificate says that its holder is: not to be believed before somebody has looked
-    whose signature it bears (`Trust`). Raises `PeerError` where it says nothing."""
+    """Who a certificate claims that its holder is. Do not believe it before `Trust` has checked who
+    signed it. Raises `PeerError` if it names no participant."""
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         names = parsed.extensions.get_extension_for_class(
@@ -314,13 +315,13 @@ def claimed_identity(certificate: bytes) -> Identity:
 
 
 def check_host(host: str) -> None:
-    """Raises `LocalError` unless `host` is a name or an address, and none that is a member's. TLS
-    takes wildcards and a trailing dot for names as well: there are none of those."""
+    """Raises `LocalError` unless `host` is a host name or an address, and not the name of a member.
+    Wildcards and a trailing dot, which TLS accepts in names, are not allowed."""
     if _HOST.fullmatch(host) is None and not _is_address(host):
         raise LocalError(f"{host!r} is not a host name")
     if _RESERVED.fullmatch(host):
         raise LocalError(
-            f"{host} cannot be a host's name in a certificate: who holds it could pass as a member"
+            f"{host} cannot be a host name in a certificate: its holder could pass as a member"
         )
 
 

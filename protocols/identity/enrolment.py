@@ -1,7 +1,7 @@
-"""How a party becomes a member: a one-time token, and a signing request for a key of its own.
+"""How a party becomes a member: with a one-time token, and a signing request for its own key.
 
-A token carries the members' authority's public key, so that its holder knows whom it talks to
-before it has any certificate. Pure: keys, secrets and the time come in.
+A token carries the public key of the members' authority, so that its holder knows whom it talks to
+before it has a certificate. This module does no I/O: keys, secrets and the time are arguments.
 """
 
 import base64
@@ -31,7 +31,8 @@ _BODY = struct.Struct(f">I33s{SECRET_BYTES}s")
 
 @dataclass(frozen=True)
 class Token:
-    """`authority` is the public key, a compressed point, that signed who enrols parties."""
+    """`authority` is the public key of the members' authority, as a compressed point. It certifies
+    the coordinator or registrar that enrols parties."""
 
     party: int
     authority: bytes
@@ -43,7 +44,7 @@ class Token:
 
     @classmethod
     def decode(cls, text: str) -> "Token":
-        """Raises `LocalError`, without a word of the token in it."""
+        """Raises `LocalError` if the text is not a token; the message does not quote it."""
         try:
             body = text.removeprefix(_PREFIX)
             packed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
@@ -52,7 +53,7 @@ class Token:
         except (ValueError, binascii.Error, struct.error):
             token = None
         if token is None or token.encode() != text:
-            raise LocalError("this is not an enrolment token: it must be copied whole")
+            raise LocalError("this is not an enrolment token: copy the whole token")
         return token
 
     def authority_key(self) -> ec.EllipticCurvePublicKey:
@@ -60,7 +61,8 @@ class Token:
 
     @property
     def digest(self) -> bytes:
-        """What is kept of a token that was given out. The secret is uniform, so a hash will do."""
+        """What is stored of a token that was handed out. Its secret is uniform, so a plain hash is
+        enough."""
         return hashlib.sha256(_USAGE_TOKEN_DIGEST + self.encode().encode()).digest()
 
 
@@ -69,7 +71,7 @@ def compressed(key: ec.EllipticCurvePublicKey) -> bytes:
 
 
 def certificate_request(key: ec.EllipticCurvePrivateKey, party: int) -> bytes:
-    """Asks for a certificate as `party`, and proves possession of the key."""
+    """A request for a certificate as `party`, which proves possession of the key."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, Role.PARTY.named(party))])
     builder = x509.CertificateSigningRequestBuilder().subject_name(name)
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
@@ -93,22 +95,23 @@ def check_request(request: bytes, party: int) -> ec.EllipticCurvePublicKey:
     if not proven:
         raise PeerError(peer, "its signing request does not prove possession of the key")
     if asked != [f"CN={peer}"] or extras:
-        raise PeerError(peer, f"its signing request asks for more than to be {peer}")
+        raise PeerError(peer, f"its signing request asks for something other than to be {peer}")
     return key
 
 
 def sign_renewal(request: bytes, key: bytes) -> bytes:
-    """The old certificate's key asks for the new one: nobody in between can ask for another."""
+    """Signs a renewal request with the old certificate's key, so that nobody in between can replace
+    it."""
     private = serialization.load_pem_private_key(key, password=None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise TypeError("a participant's key is on an elliptic curve")
+        raise TypeError("a participant's key must be an elliptic-curve key")
     return private.sign(_USAGE_RENEWAL + request, ec.ECDSA(hashes.SHA256()))
 
 
 def check_renewal(
     trust: Trust, certificate: bytes, request: bytes, signature: bytes, now: dt.datetime
 ) -> int:
-    """Which party asks to stay the party that it is. Raises `PeerError` on anybody else."""
+    """The party that asks for a renewal. Raises `PeerError` unless it may."""
     if max(map(len, (certificate, request, signature))) > MAX_REQUEST_BYTES:
         raise PeerError("unknown", f"its request is longer than {MAX_REQUEST_BYTES} bytes")
     identity = trust.identity_of(certificate)
@@ -123,35 +126,35 @@ def check_renewal(
             raise InvalidSignature
         key.verify(signature, _USAGE_RENEWAL + request, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
-        raise PeerError(identity.name, "its request is not signed by its certificate") from None
+        raise PeerError(identity.name, "its request is not signed with its certificate") from None
     return identity.first
 
 
 def check_enroller(certificate: bytes, authority: ec.EllipticCurvePublicKey) -> Identity:
-    """Who enrols parties there. Raises `PeerError` unless `authority` signed `certificate` for a
-    coordinator or a registrar."""
+    """The identity of the member that enrols parties. Raises `PeerError` unless `authority` signed
+    `certificate` for a coordinator or a registrar."""
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         algorithm = parsed.signature_hash_algorithm
         if not isinstance(algorithm, hashes.SHA256):
-            raise ValueError("an unexpected signature")
+            raise ValueError("an unexpected signature algorithm")
         authority.verify(parsed.signature, parsed.tbs_certificate_bytes, ec.ECDSA(algorithm))
     except (ValueError, InvalidSignature, UnsupportedAlgorithm):
-        raise PeerError("enrolment", "is not of the federation that gave out the token") from None
+        raise PeerError("enrolment", "is not at the federation that issued the token") from None
     identity = claimed_identity(certificate)
     if identity not in (Identity(Role.COORDINATOR), Identity(Role.REGISTRAR)):
-        raise PeerError("enrolment", "is at another member of the federation")
+        raise PeerError("enrolment", "is at a member that does not enrol parties")
     return identity
 
 
 def check_authority(certificate: bytes, key: ec.EllipticCurvePublicKey) -> None:
-    """Raises `PeerError` unless `certificate` is of the authority that a token names."""
+    """Raises `PeerError` unless `certificate` belongs to the authority that a token names."""
     try:
         same = x509.load_pem_x509_certificate(certificate).public_key() == key
     except (ValueError, UnsupportedAlgorithm):
         same = False
     if not same:
-        raise PeerError("enrolment", "sent another authority than the token's")
+        raise PeerError("enrolment", "sent an authority that is not the token's")
 
 
 def check_issued(

@@ -1,8 +1,8 @@
-"""Sealing to a public key: only its owner reads what was sealed, and nobody learns who sealed it.
+"""Sealing to a public key: only its owner can open a seal, and nobody learns who sealed it.
 
-An ephemeral X25519 key, HKDF-SHA256 and AES-128-GCM, in the manner of HPKE's base mode (RFC 9180)
-without its wire format. Every seal has a key of its own, so the nonce is constant. What was sealed
-carries no sender and is not signed: whoever knows the public key can seal.
+Uses an ephemeral X25519 key, HKDF-SHA256 and AES-128-GCM, like HPKE's base mode (RFC 9180) but
+without its wire format. Every seal has its own key, so the nonce is constant. A sealed payload
+names no sender and is not signed: whoever knows the public key can seal.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ USAGE_PROBE = b"tallyroom probe "
 
 
 class SealingKey:
-    """The owner's side. Its public half is `public`."""
+    """The owner's key pair; `public` is its public half."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = X25519PrivateKey.from_private_bytes(secret)
@@ -35,7 +35,7 @@ class SealingKey:
         return "<SealingKey>"
 
     def open(self, sealed: bytes, context: bytes) -> bytes | None:
-        """The payload; None where it was sealed to another key or context, or was changed."""
+        """The payload; None if it was sealed to another key or context, or was changed."""
         if len(sealed) < OVERHEAD:
             return None
         ephemeral = sealed[:PUBLIC_BYTES]
@@ -48,9 +48,9 @@ class SealingKey:
 
 
 class Recipient:
-    """The sender's side: somebody's public key.
+    """A public key to seal to.
 
-    Raises `ValueError` on a point of low order, to which anybody could read what is sealed.
+    Raises `ValueError` on a point of low order: anybody could read what is sealed to it.
     """
 
     def __init__(self, public: bytes) -> None:
@@ -59,13 +59,13 @@ class Recipient:
         try:
             X25519PrivateKey.from_private_bytes(USAGE_PROBE * 2).exchange(self._key)
         except ValueError:
-            raise ValueError("a point of low order is nobody's key") from None
+            raise ValueError("invalid public key: a point of low order") from None
 
     def seal(self, payload: bytes, context: bytes, randomness: bytes) -> bytes:
         """`payload` sealed under 32 fresh random bytes, bound to a public `context`.
 
-        The ephemeral key depends on the payload as well: the same randomness for another payload
-        gives another key, so that a sender that starts anew cannot use one key twice.
+        The ephemeral key also depends on the payload: the same randomness with another payload
+        gives another key, so a sender that is restarted cannot use one key twice.
         """
         if len(randomness) != SECRET_BYTES:
             raise ValueError(f"sealing takes {SECRET_BYTES} random bytes, not {len(randomness)}")
@@ -78,6 +78,6 @@ class Recipient:
 
 
 def _cipher(shared: bytes, ephemeral: bytes, recipient: bytes, context: bytes) -> AESGCM:
-    """Keyed by all that was said: a point in another encoding opens nothing."""
+    """The key depends on everything that was sent, so a point in another encoding opens nothing."""
     info = USAGE_SEAL + ephemeral + recipient + context
     return AESGCM(HKDF(SHA256(), 16, None, info).derive(shared))

@@ -1,12 +1,12 @@
-"""What parties sign for each other with the keys of their certificates, in a few bytes.
+"""Short signatures of parties, for other parties, with the keys of their certificates.
 
-A voucher is what others need of a party's certificate: which parties its holder speaks for, until
-when, with which key, and the authority's signature under that. It is part of the certificate
-(`Authority.sign`), and 113 bytes long where that is 600. A proof is a voucher and a signature by
-its key: whoever knows the party authority can check it, whoever carried it.
+A voucher is the part of a party's certificate that others need: which parties its holder speaks
+for, until when, with which key, and the authority's signature on that. It is an extension of the
+certificate (`Authority.sign`), with 113 bytes instead of 600. A proof is a voucher and a signature
+by its key: whoever knows the party authority can check it, no matter who relayed it.
 
-A party that is revoked can go on to prove that it was one until its certificate ends: parties see
-no list. Stations do, and take nothing from it.
+A revoked party can still make valid proofs until its certificate expires, because parties do not
+see the revocation list. Servers and the coordinator do, and accept nothing from it.
 """
 
 import datetime as dt
@@ -31,12 +31,12 @@ _STATED = struct.Struct(">IIQ33s")
 VOUCHER_BYTES = _STATED.size + SIGNATURE_BYTES
 PROOF_BYTES = VOUCHER_BYTES + SIGNATURE_BYTES
 EXTENSION = x509.ObjectIdentifier("2.25.305186291474628311254126190571329407284")
-"""Where a certificate has its voucher: an object identifier made of a random UUID."""
+"""The certificate extension that holds the voucher: an object identifier from a random UUID."""
 
 _USAGE_VOUCHER = b"tallyroom voucher v1"
 
-# The same statement gets the same signature (RFC 6979): a party that is started again in mid-run
-# says exactly what it said before, or it would contradict itself.
+# Signatures are deterministic (RFC 6979), so a party that is restarted in mid-run sends exactly
+# what it sent before. Otherwise it would contradict itself.
 _ECDSA = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 
 Clock = Callable[[], dt.datetime]
@@ -57,7 +57,7 @@ def make_voucher(
 
 
 def sign_raw(key: ec.EllipticCurvePrivateKey, statement: bytes) -> bytes:
-    """A signature of a fixed size, so that what it costs on the wire does not vary."""
+    """A signature of fixed size, so that its cost on the wire does not vary."""
     r, s = decode_dss_signature(key.sign(statement, _ECDSA))
     return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
@@ -83,7 +83,8 @@ class _Voucher:
 
 @lru_cache(maxsize=8192)
 def _opened(authority: bytes, voucher: bytes) -> _Voucher | None:
-    """None unless the authority, a PEM, signed it. Kept: a party vouches in many runs."""
+    """The voucher's content; None unless the authority, a PEM, signed it. Cached, because a party
+    uses its voucher in many runs."""
     signer = x509.load_pem_x509_certificate(authority).public_key()
     stated, signature = voucher[: _STATED.size], voucher[_STATED.size :]
     if not isinstance(signer, ec.EllipticCurvePublicKey):
@@ -99,10 +100,10 @@ def _opened(authority: bytes, voucher: bytes) -> _Voucher | None:
 
 
 class Vouchers:
-    """Checks what parties of one federation signed. `authority` is who certifies them, as PEM.
+    """Checks the proofs of parties of one federation. `authority` certifies them, as PEM.
 
-    Without a `clock` it is for others to see that certificates hold: at a server TLS does, and what
-    its journal has must be taken again after a restart.
+    Without a `clock`, expiry is not checked. At a server TLS checks it, and messages from its
+    journal must be accepted again after a restart.
     """
 
     def __init__(self, authority: bytes, clock: Clock | None = None) -> None:
@@ -110,30 +111,30 @@ class Vouchers:
         self._clock = clock
 
     def fault(self, party: int, statement: bytes, proof: bytes) -> str | None:
-        """Why `proof` does not show that `party` said `statement`; None if it does."""
+        """Why `proof` does not prove that `party` signed `statement`; None if it does."""
         voucher = _opened(self._authority, proof[:VOUCHER_BYTES])
         if voucher is None:
-            return "its certificate is not of this federation"
+            return "its certificate was not issued by this federation"
         if not voucher.first <= party <= voucher.last:
             return "its certificate is another party's"
         if self._clock is not None and self._clock().timestamp() > voucher.ends:
             return "its certificate has expired"
         if not holds_raw(voucher.key, statement, proof[VOUCHER_BYTES:]):
-            return "its signature does not hold"
+            return "its signature is invalid"
         return None
 
 
 class PartySigner(Vouchers):
-    """Signs as the parties of one host, too. The key is secret and shows nowhere."""
+    """Also signs, for the parties of one host. The key is secret and never shows in `repr`."""
 
     def __init__(
         self, authority: bytes, certificate: bytes, key: bytes, clock: Clock | None = None
     ) -> None:
-        """Raises `LocalError` if the certificate has no voucher, or the key is none."""
+        """Raises `LocalError` if the certificate has no voucher, or the key is not on a curve."""
         super().__init__(authority, clock)
         private = serialization.load_pem_private_key(key, password=None)
         if not isinstance(private, ec.EllipticCurvePrivateKey):
-            raise LocalError("a participant's key is on an elliptic curve")
+            raise LocalError("a participant's key must be an elliptic-curve key")
         self._key = private
         self._voucher = voucher_in(certificate)
 
@@ -145,7 +146,7 @@ class PartySigner(Vouchers):
 
 
 def voucher_in(certificate: bytes) -> bytes:
-    """Raises `LocalError` where there is none."""
+    """The voucher of a certificate. Raises `LocalError` if it has none."""
     parsed = x509.load_pem_x509_certificate(certificate)
     try:
         found = parsed.extensions.get_extension_for_oid(EXTENSION).value

@@ -1,12 +1,40 @@
-"""Local randomizers: what a party may say aloud, with its privacy map and unbiased estimators."""
+"""Local randomizers: reports that are private by themselves, and unbiased estimators from them.
 
-from tallyroom.protocols.local.bounded import BoundedResponse
-from tallyroom.protocols.local.choice import AUTO, RANDOMIZERS, LocalBudget, frequency_oracle
-from tallyroom.protocols.local.contract import FrequencyOracle, LocalRandomizer, Summary
-from tallyroom.protocols.local.hadamard import HadamardResponse
-from tallyroom.protocols.local.hashing import LocalHashing
-from tallyroom.protocols.local.response import RandomizedResponse
-from tallyroom.protocols.local.unary import UnaryEncoding
+Most questions need none of them, so their modules are loaded when a name is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from tallyroom.protocols.registry import lazily
+
+AUTO = "auto"
+"""The oracle that is best for the number of cells and ε."""
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.local.bounded import BoundedResponse
+    from tallyroom.protocols.local.choice import RANDOMIZERS, LocalBudget, frequency_oracle
+    from tallyroom.protocols.local.contract import FrequencyOracle, LocalRandomizer, Summary
+    from tallyroom.protocols.local.hadamard import HadamardResponse
+    from tallyroom.protocols.local.hashing import LocalHashing
+    from tallyroom.protocols.local.oracle_levels import level_randomizer
+    from tallyroom.protocols.local.response import RandomizedResponse
+    from tallyroom.protocols.local.unary import UnaryEncoding
+else:
+    _HOMES = {
+        "BoundedResponse": "bounded",
+        "FrequencyOracle": "contract",
+        "HadamardResponse": "hadamard",
+        "LocalBudget": "choice",
+        "LocalHashing": "hashing",
+        "LocalRandomizer": "contract",
+        "RANDOMIZERS": "choice",
+        "RandomizedResponse": "response",
+        "Summary": "contract",
+        "UnaryEncoding": "unary",
+        "frequency_oracle": "choice",
+        "level_randomizer": "oracle_levels",
+    }
+    __getattr__ = lazily({name: f"{__name__}.{home}" for name, home in _HOMES.items()})
 
 __all__ = [
     "AUTO",
@@ -21,4 +49,5 @@ __all__ = [
     "Summary",
     "UnaryEncoding",
     "frequency_oracle",
+    "level_randomizer",
 ]

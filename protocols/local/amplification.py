@@ -2,13 +2,13 @@
 
 Adjacency: one report's record is replaced; the number n of reports is public. The proof is that of
 Feldman, McMillan and Talwar, "Hiding Among the Clones" (FOCS 2021). For k-ary randomized response
-it reads: another report is, with probability 2q and whatever its record, a uniform choice among the
-two values that the replaced record had and has, and so a clone of its report. Telling the adversary
-which reports are no clones, and whether the replaced record's own report is one of the two values
-(probability p + q either way), leaves it with A + Δ clones of the one value and C - A + 1 - Δ of
-the other, where C ~ Bin(n-1, 2q), A ~ Bin(C, ½) and Δ ~ Bernoulli(p/(p+q)). `shuffled_delta` is
-the hockey-stick divergence of that pair; it holds for every ε0 and n. `closed_form` is the paper's
-Theorem 3.1, for any randomizer.
+it reads as follows. With probability 2q, and whatever its record, another report is a uniform
+choice among the two values that the replaced record had before and after; so it is a clone of that
+record's report. Suppose the adversary is told which reports are not clones, and whether the
+replaced record's own report is one of the two values (probability p + q either way). It then sees
+A + Δ clones of the one value and C - A + 1 - Δ of the other, where C ~ Bin(n-1, 2q),
+A ~ Bin(C, ½) and Δ ~ Bernoulli(p/(p+q)). `shuffled_delta` is the hockey-stick divergence of that
+pair; it holds for every ε0 and n. `closed_form` is the paper's Theorem 3.1, for any randomizer.
 """
 
 import math
@@ -20,14 +20,15 @@ import numpy as np
 from tallyroom.protocols.local.response import RandomizedResponse
 
 GRID = 1024
-"""Local ε are multiples of 1/GRID: all roles compute the same one, whatever their last bits."""
+"""Local ε are multiples of 1/GRID, so that all roles compute the same one despite rounding."""
 MAX_LOCAL = 12
-"""Reports past this lie once in 160,000 times: there is no accuracy left to gain."""
+"""At this ε a report lies once in 160,000 times: a larger one would gain no accuracy."""
 MAX_RUNS = 400
-"""Of values of C that are looked at together. Longer runs are faster, and the bound less tight."""
+"""The values of C are grouped into at most this many runs. Fewer runs are faster, but make the
+bound less tight."""
 _ROUNDING = 2.0**-52
 _ARITHMETIC = 1e-12
-"""Relative error that is allowed for in each tail of a binomial."""
+"""An allowance for the relative error of each tail of a binomial."""
 
 
 def shuffled_delta(epsilon: float, response: RandomizedResponse, reports: int) -> float:
@@ -42,8 +43,8 @@ def clones_delta(epsilon: float, truth: float, clone: float, reports: int) -> fl
     Δ ~ Bernoulli(`truth`), C ~ Bin(reports-1, `clone`), A ~ Bin(C, ½). With `clone` = e^-ε0 and
     `truth` = e^ε0/(e^ε0+1) it bounds any ε0-private randomizer, as in the paper. Given C = c, the
     likelihood ratio grows with A + Δ, so the worst set is a tail. The divergence falls as c grows,
-    because whoever sees the counts can add clones. So where there are many c they are taken in
-    runs, each at its least c; unlikely ones count in full.
+    because whoever sees the counts can add clones. So if there are many c, they are grouped into
+    runs, each evaluated at its least c; unlikely ones count in full.
     """
     others = reports - 1
     from scipy import stats  # heavy, and needed by shufflers' runs alone
@@ -70,8 +71,8 @@ def clones_delta(epsilon: float, truth: float, clone: float, reports: int) -> fl
 def closed_form(local: float, delta: float, reports: int) -> float:
     """The ε of Theorem 3.1 for any `local`-private randomizer.
 
-    Valid for ε0 ≤ ln(n / (16 ln(4/δ))), which is a little less than the theorem allows; past that
-    there is no amplification to speak of, and ε0 itself is returned.
+    Valid for ε0 ≤ ln(n / (16 ln(4/δ))), which is a little less than the theorem allows. Beyond that
+    there is hardly any amplification, and ε0 itself is returned.
     """
     if local > math.log(reports / (16 * math.log(4 / delta))):
         return local
@@ -82,10 +83,10 @@ def closed_form(local: float, delta: float, reports: int) -> float:
 
 @lru_cache(maxsize=1024)
 def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int | None) -> Fraction:
-    """The largest local ε whose shuffled responses are (`epsilon`, `delta`)-private; with `values`
-    None, reports of any randomizer.
+    """The largest local ε such that shuffled responses among `values` values, or reports of any
+    randomizer if `values` is None, are (`epsilon`, `delta`)-private.
 
-    Where shuffling does not help, that is `epsilon` itself, which needs no δ and no shuffler.
+    If shuffling does not help, that is `epsilon` itself, which needs no δ and no shuffler.
     """
     target = float(epsilon) * (1 - 2**-50)
 
@@ -108,10 +109,10 @@ def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int | N
 
 
 def per_record(epsilon: Fraction, delta: float, group: int) -> tuple[Fraction, float]:
-    """What one record may cost so that `group` records replaced together cost (ε, δ).
+    """The ε and δ that one record may cost so that replacing `group` records costs (ε, δ).
 
     Group privacy: g steps of (ε/g, δ') are (ε, δ'·(1 + e^(ε/g) + … + e^((g-1)ε/g))). The sum is
-    e^(ε-ε/g)·(1-e^-ε)/(1-e^-(ε/g)), which overflows nowhere if it is divided by in this form.
+    e^(ε-ε/g)·(1-e^-ε)/(1-e^-(ε/g)); dividing by it in this form does not overflow.
     """
     each = epsilon / group
     shrink = math.expm1(-float(each)) / math.expm1(-float(epsilon))

@@ -6,7 +6,7 @@ each class has its own estimates ĥ, of variance v = n·α·gain². With private
 beyond the paper, the record's class is one more bit of the prefix and level 0 asks for it alone:
 α + 1 levels for all records together.
 
-`TreeResponse` is what this has in common with answers about all levels at once
+`TreeResponse` is the common base of this and of answers about all levels at once
 (`protocols.local.every_level`); the server's walk is in `protocols.local.walk`.
 """
 
@@ -38,7 +38,7 @@ MAX_DEPTH = 24
 @dataclass(frozen=True)
 class TreeResponse(LocalRandomizer):
     """Inputs are 2·score + label for a score below 2^`depth`. The estimates are the AUC, in units
-    of 1/`FIXED_POINT`, and the number of positive records. `response` is to one level."""
+    of 1/`FIXED_POINT`, and the number of positive records. `response` answers about one level."""
 
     depth: int
     private_labels: bool
@@ -46,7 +46,9 @@ class TreeResponse(LocalRandomizer):
 
     def __post_init__(self) -> None:
         if not 1 <= self.depth <= MAX_DEPTH:
-            raise LocalError(f"scores have 1 to {MAX_DEPTH} bits in the local model")
+            raise LocalError(
+                f"scores have 1 to {MAX_DEPTH} bits in the local model, not {self.depth}"
+            )
 
     @property
     def name(self) -> str:
@@ -69,21 +71,21 @@ class TreeResponse(LocalRandomizer):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """What a record adds to that of a node, at most."""
+        """The most that a record adds to the variance of a node."""
 
     @abstractmethod
     def answers(self, level: int, reports: Bodies, questions: Bodies) -> WalkAnswers:
-        """What possible reports say of a level."""
+        """The answers of possible reports about a level."""
 
     @abstractmethod
     def labels(self, reports: Bodies) -> Bodies:
-        """Public labels."""
+        """The labels in reports, if labels are public."""
 
     def largest(self, records: int) -> float:
         return float(FIXED_POINT) * 16 * self.gain**2
 
     def places(self, level: Integers | int, inputs: Integers) -> Integers:
-        """Among the nodes of a level, the record's; the class is the first of its bits."""
+        """Each record's node at a level. With private labels, its first bit is the class."""
         scores, labels = inputs >> 1, inputs & 1
         if self.private_labels:
             return np.asarray((labels << level) | (scores >> (self.depth - level)))
@@ -96,7 +98,8 @@ class TreeResponse(LocalRandomizer):
         raise LocalError("a tree of scores is walked, not tallied")
 
     def summarise(self, reports: Bodies, questions: Bodies) -> Summary:
-        """Impossible reports are left out, which copies the others, and counted."""
+        """The AUC and the number of positive records. Impossible reports are counted and left out;
+        only then are the others copied."""
         refused = 0
         for part in _parts(len(reports)):
             possible = self.possible(reports[part], questions[part])
@@ -111,13 +114,13 @@ class TreeResponse(LocalRandomizer):
         return Summary(found, len(reports), refused)
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """Theorem 3's bound on the error of the AUC, at the class sizes that are known or told."""
+        """Theorem 3's bound on the error of the AUC, at the known or estimated class sizes."""
         positives = float(np.clip(estimates[-1], 1, max(reports - 1, 1)))
         bound = self.theorem_3(positives, max(reports - positives, 1.0))
         return np.array([bound * FIXED_POINT**2])
 
     def constant(self, positives: float, negatives: float) -> float:
-        """C: v = C·n·α for a class of n."""
+        """C, where the variance is v = C·n·α for a class of n records."""
         c = self.variance / self.depth
         if not self.private_labels:
             return c
@@ -133,7 +136,7 @@ class TreeResponse(LocalRandomizer):
 
 @dataclass(frozen=True)
 class AucResponse(OneLevel, TreeResponse):
-    """One bit about one level, which is ε-private for any question."""
+    """Answers one bit about one level, which is ε-private for any question."""
 
     @classmethod
     def spending(cls, epsilon: Fraction, depth: int, private_labels: bool) -> "AucResponse":
@@ -145,7 +148,7 @@ class AucResponse(OneLevel, TreeResponse):
 
     @property
     def report_bits(self) -> int:
-        """The bit, and the label where that is public."""
+        """The bit, and the label if labels are public."""
         return 1 if self.private_labels else 2
 
     @property
@@ -173,10 +176,10 @@ class AucResponse(OneLevel, TreeResponse):
 
 
 class _Stream(TreeReports):
-    """Reports as they lie in memory."""
+    """Reports in memory, read in blocks."""
 
     def __init__(self, randomizer: TreeResponse, reports: Bodies, questions: Bodies) -> None:
-        self._of, self._reports, self._questions = randomizer, reports, questions
+        self._randomizer, self._reports, self._questions = randomizer, reports, questions
         self.depth, self.private_labels = randomizer.depth, randomizer.private_labels
         self.gain, self.variance = randomizer.gain, randomizer.variance
         self.records = len(reports)
@@ -184,11 +187,11 @@ class _Stream(TreeReports):
     def about(self, bits: int) -> Iterator[WalkAnswers]:
         level = bits if self.private_labels else bits - 1
         for part in _parts(self.records):
-            yield self._of.answers(level, self._reports[part], self._questions[part])
+            yield self._randomizer.answers(level, self._reports[part], self._questions[part])
 
     def public_positives(self) -> int:
         return sum(
-            int(np.count_nonzero(self._of.labels(self._reports[part])))
+            int(np.count_nonzero(self._randomizer.labels(self._reports[part])))
             for part in _parts(self.records)
         )
 
@@ -204,6 +207,6 @@ def _brackets(positives: float, negatives: float, c: float, a: float) -> float:
 
 
 def best_a(positives: float, negatives: float, c: float) -> float:
-    """The a > 1 for which Theorem 3's bound is least, to a twentieth."""
+    """The a > 1 for which Theorem 3's bound is least, to the nearest twentieth."""
     choices = 1 + np.arange(1, 400) / 20
     return float(min(choices, key=lambda a: _brackets(positives, negatives, c, float(a))))

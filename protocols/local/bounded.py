@@ -1,7 +1,7 @@
 """Means of bounded values: round at random to a few grid points, then respond among them.
 
-With two points this is the one-bit mean. More points round less, and lie more: which has the lower
-variance depends on ε, so `worst_variance` says it and the caller chooses.
+With two points this is the one-bit mean. With more points there is less rounding but more lying.
+Which has the lower variance depends on ε: `worst_variance` computes it and the caller chooses.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MAX_STEPS = 1 << 32
 
 @dataclass(frozen=True)
 class BoundedResponse(OneValue):
-    """Inputs are whole numbers from 0 to `steps`; the estimate is of their sum."""
+    """Inputs are whole numbers from 0 to `steps`; the estimate is their sum."""
 
     response: RandomizedResponse
     steps: int
@@ -44,15 +44,15 @@ class BoundedResponse(OneValue):
         return 2
 
     def randomize(self, inputs: Integers, words: Words) -> Integers:
-        """Rounding is unbiased but for 2^-64 of a grid cell, and costs no privacy: it is done
-        before the response, which is private for any input."""
+        """Rounds, then responds. Rounding is unbiased up to 2^-64 of a grid cell and costs no
+        privacy, because the response after it is private for any input."""
         cells, steps = np.uint64(self.values - 1), np.uint64(self.steps)
         place = inputs.astype(np.uint64) * cells
         below, rest = place // steps, place % steps
         half = np.uint64(32)
         high, rest = (rest << half) // steps, (rest << half) % steps
-        threshold = (high << half) | ((rest << half) // steps)
-        points = below + (words[:, 0] < threshold)
+        cut = (high << half) | ((rest << half) // steps)
+        points = below + (words[:, 0] < cut)
         return self.response.randomize(points.astype(np.int64), words[:, 1:])
 
     @property
@@ -60,15 +60,15 @@ class BoundedResponse(OneValue):
         return self.steps * self.response.gain
 
     def estimate(self, counts: Integers) -> Reals:
-        """(Σy - n(1-λ)/2)/λ in units of the range, with λ = p - q: a response says its input with
-        probability λ, and anything at all, ½ on average, with probability 1 - λ."""
+        """(Σy - n(1-λ)/2)/λ in units of the range, with λ = p - q: with probability λ a response is
+        its input, and otherwise it is uniform, ½ on average."""
         truthful = self.response.truthful
         reported = float(counts @ np.arange(self.values)) / (self.values - 1)
         total = (reported - int(counts.sum()) * (1 - truthful) / 2) / truthful
         return np.array([total * self.steps])
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """At most this, whatever the values are."""
+        """A bound that holds whatever the values are."""
         return np.array([reports * self.worst_variance * float(self.steps) ** 2])
 
     @property
@@ -87,7 +87,7 @@ class BoundedResponse(OneValue):
         return float(self._variance((left + right) * x - left * right, x).max())
 
     def variance(self, x: float) -> float:
-        """Of the estimate of one record at `x` of the range."""
+        """The variance of the estimate from one record at `x`, where the range is [0, 1]."""
         place = x * (self.values - 1)
         fraction = place - np.floor(place)
         second = x**2 + fraction * (1 - fraction) / (self.values - 1) ** 2

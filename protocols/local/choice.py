@@ -1,9 +1,10 @@
-"""Which randomizer counts values best: the least variance for their number and ε."""
+"""Chooses the randomizer that counts values with the least variance, for their number and ε."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.local.contract import FrequencyOracle
 from tallyroom.protocols.local.hadamard import HadamardResponse
 from tallyroom.protocols.local.hashing import LocalHashing
@@ -12,10 +13,9 @@ from tallyroom.protocols.local.unary import UnaryEncoding
 from tallyroom.protocols.names import look_up
 
 LocalBudget = Callable[[int | None], Fraction]
-"""The ε that one report may spend: of a randomized response among so many values, or, for None, of
-any randomizer. Hiding among others is worth more where it is known how reports come about."""
+"""The ε that one report may spend, for a randomized response among so many values, or for any
+randomizer if None. Shuffling amplifies more if the randomizer is known."""
 
-AUTO = "auto"
 RANDOMIZERS: Mapping[str, Callable[[LocalBudget, int], FrequencyOracle]] = {
     "response": lambda budget, k: RandomizedResponse.spending(budget(k), k),
     "unary": lambda budget, k: UnaryEncoding.spending(budget(None), k),
@@ -25,20 +25,21 @@ RANDOMIZERS: Mapping[str, Callable[[LocalBudget, int], FrequencyOracle]] = {
 
 
 def frequency_oracle(name: str, budget: LocalBudget, values: int) -> FrequencyOracle:
-    """That of a name, or for `auto` the one with the least variance that can count so many values.
+    """The randomizer of that name; for `auto`, the one with the least variance among those that can
+    count so many values.
 
-    Raises `LocalError` where there is none.
+    Raises `LocalError` if no randomizer can.
     """
     if name != AUTO:
         return look_up("randomizer", name, RANDOMIZERS)(budget, values)
-    found: list[FrequencyOracle] = []
-    why: LocalError | None = None
+    oracles: list[FrequencyOracle] = []
+    first_error: LocalError | None = None
     for build in RANDOMIZERS.values():
         try:
-            found.append(build(budget, values))
+            oracles.append(build(budget, values))
         except LocalError as error:
-            why = why or error
-    if not found:
-        assert why is not None
-        raise why
-    return min(found, key=lambda each: each.empty_variance)
+            first_error = first_error or error
+    if not oracles:
+        assert first_error is not None
+        raise first_error
+    return min(oracles, key=lambda oracle: oracle.empty_variance)

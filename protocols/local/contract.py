@@ -1,10 +1,10 @@
-"""The contract of a local randomizer: a report per record, private by itself.
+"""The contract of a local randomizer: one report per record, each private by itself.
 
-A report answers a public question: the same for every record in randomized response, a row of the
-Hadamard matrix, a hash function or a level of a hierarchy elsewhere. Questions are drawn without
-regard to any data and need not be secret: a report is ε-private for each of them. So where the
-server knows who reports, both sides derive the question from the run's name, and only the answer
-travels; where it does not, the question travels with it.
+A report answers a public question. In randomized response every record gets the same question;
+elsewhere it is a row of the Hadamard matrix, a hash function or a level of a hierarchy. Questions
+are drawn independently of the data and need not be secret: a report is ε-private whatever the
+question is. If the server knows who reports, both sides derive the question from the run's name and
+only the answer travels; otherwise the question travels with the answer.
 """
 
 from abc import ABC, abstractmethod
@@ -30,8 +30,8 @@ Flags = NDArray[np.bool]
 
 @dataclass(frozen=True)
 class Summary:
-    """What reports say together: `vector` estimates the statistic's, from `records` reports;
-    `refused` others are none that the randomizer makes."""
+    """An estimate of the statistic's vector from `records` reports. `refused` more reports were
+    left out, because the randomizer cannot have produced them."""
 
     vector: Reals
     records: int
@@ -41,44 +41,44 @@ class Summary:
 class LocalRandomizer(ABC):
     """Turns each private integer into a report, and reports into estimates.
 
-    A report is a function of its input, its question and `words` uniform 64-bit words by integer
-    arithmetic alone, so its probabilities are exactly what is stated.
+    A report is computed from its input, its question and `words` uniform 64-bit words by integer
+    arithmetic alone, so its probabilities are exactly as stated.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """In the field's words, for whoever reads the answer."""
+        """The randomizer's name in the literature, for the reader of the answer."""
 
     @property
     @abstractmethod
     def words(self) -> int:
-        """Secret words that a report takes."""
+        """How many secret random words a report takes."""
 
     @property
     def amplified_as(self) -> int | None:
-        """Among how many values it is a randomized response, as shuffling amplifies it; None for
-        what is bounded as any randomizer is."""
+        """k if shuffling amplifies this randomizer like a k-ary randomized response; None if only
+        the bound for arbitrary randomizers applies."""
         return None
 
     @property
     def delta(self) -> Fraction:
-        """The δ of a report that is (ε, δ)-private by itself; 0 of those that are ε-private."""
+        """The δ of a report that is (ε, δ)-private by itself; 0 if it is ε-private."""
         return Fraction(0)
 
     @property
     @abstractmethod
     def report_bits(self) -> int:
-        """Bits that a report says."""
+        """How many bits of information a report has."""
 
     @property
     def report_bytes(self) -> int:
-        """Bytes that it is written in."""
+        """How many bytes encode a report."""
         return -(-self.report_bits // 8)
 
     @property
     def question_words(self) -> int:
-        """Public words that a question takes."""
+        """How many public random words a question takes."""
         return 0
 
     @property
@@ -86,12 +86,12 @@ class LocalRandomizer(ABC):
         return 0
 
     def questions(self, words: Words) -> Bodies:
-        """From words of shape (n, question_words), rows of `question_bytes`."""
+        """Questions, as rows of `question_bytes`, from words of shape (n, question_words)."""
         return np.zeros((len(words), 0), dtype=np.uint8)
 
     @property
     def answers_alike(self) -> bool:
-        """Whether an answer that is possible to one question is so to each."""
+        """Whether every question has the same set of possible answers."""
         return True
 
     @abstractmethod
@@ -100,11 +100,11 @@ class LocalRandomizer(ABC):
 
     @abstractmethod
     def possible(self, reports: Bodies, questions: Bodies) -> Flags:
-        """Which of these rows, of the right widths, are reports that can be made."""
+        """Which of these rows, of the right widths, the randomizer can produce."""
 
     @abstractmethod
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """Counts that possible reports add up to, in whatever order they come."""
+        """Counts over possible reports; they do not depend on the order of the reports."""
 
     @property
     @abstractmethod
@@ -112,7 +112,7 @@ class LocalRandomizer(ABC):
         """The most by which one report moves an estimate."""
 
     def largest(self, records: int) -> float:
-        """What estimates from so many reports stay below in size."""
+        """A bound on the absolute value of estimates from `records` reports."""
         return self.gain * records
 
     @abstractmethod
@@ -121,10 +121,10 @@ class LocalRandomizer(ABC):
 
     @abstractmethod
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """The variance of each estimate, or a bound on it, as far as `estimates` tell."""
+        """The variance of each estimate, or a bound on it, at the values that `estimates` give."""
 
     def summarise(self, reports: Bodies, questions: Bodies) -> Summary:
-        """Impossible reports are left out and counted."""
+        """The estimate from possible reports. Impossible ones are left out and counted."""
         possible = self.possible(reports, questions)
         refused = len(possible) - int(np.count_nonzero(possible))
         if refused:
@@ -133,7 +133,7 @@ class LocalRandomizer(ABC):
 
 
 class FrequencyOracle(LocalRandomizer):
-    """One whose estimates are how many records hold each value."""
+    """A randomizer that estimates how many records hold each value."""
 
     @property
     @abstractmethod
@@ -143,12 +143,12 @@ class FrequencyOracle(LocalRandomizer):
     @property
     @abstractmethod
     def empty_variance(self) -> float:
-        """What one record adds to the variance of a value that it does not hold: what randomizers
-        are compared by, as in Wang et al. (USENIX Security 2017)."""
+        """What one record adds to the variance of the count of a value that it does not hold.
+        Randomizers are compared by it, as in Wang et al. (USENIX Security 2017)."""
 
 
 class OneValue(LocalRandomizer):
-    """One that reports a value among `alphabet`, to a question that is always the same."""
+    """A randomizer that reports one of `alphabet` values and has only one question."""
 
     @property
     @abstractmethod
@@ -168,7 +168,7 @@ class OneValue(LocalRandomizer):
 
     @property
     def report_bytes(self) -> int:
-        """1, 2 or 4: what counting reads without unpacking."""
+        """1, 2 or 4, so that reports are counted without unpacking."""
         return int(self._kind.itemsize)
 
     @property
@@ -188,7 +188,8 @@ class OneValue(LocalRandomizer):
         return self.said(reports) < self.alphabet
 
     def summarise(self, reports: Bodies, questions: Bodies) -> Summary:
-        """Impossible values of one or two bytes are counted with the others, in one pass."""
+        """Like the base class, but counts reports of one or two bytes, also impossible ones, in one
+        pass."""
         if self.report_bytes > 2:
             return super().summarise(reports, questions)
         counts = count_values(self.said(reports), 1 << (8 * self.report_bytes))
@@ -200,7 +201,7 @@ class OneValue(LocalRandomizer):
 
 
 def count_values(values: NDArray[np.unsignedinteger], limit: int) -> Integers:
-    """How often each value below `limit` occurs; there are no others."""
+    """How often each value occurs; all values must be below `limit`."""
     if values.dtype != np.uint8:
         return _in_blocks(values, limit)
     if count_bytes is None:
@@ -209,7 +210,7 @@ def count_values(values: NDArray[np.unsignedinteger], limit: int) -> Integers:
 
 
 def count_bytes_twin(values: NDArray[np.unsignedinteger]) -> Integers:
-    """Bytes two at a time: half as many steps, and a table that fits the cache."""
+    """Counts bytes two at a time: half as many steps, with a table that fits the cache."""
     even = len(values) // 2 * 2
     pairs = np.ascontiguousarray(values[:even]).view("<u2")
     counted = _in_blocks(pairs, 1 << 16).reshape(256, 256)
@@ -222,7 +223,7 @@ BLOCK = 1 << 20
 
 
 def _in_blocks(values: NDArray[np.unsignedinteger], limit: int) -> Integers:
-    """numpy widens what it counts to 64 bits: in blocks, that takes little memory."""
+    """Counts in blocks, because numpy widens its input to 64 bits: so that takes little memory."""
     counts = np.zeros(limit, dtype=np.int64)
     for start in range(0, len(values), BLOCK):
         counts += np.bincount(values[start : start + BLOCK], minlength=limit)

@@ -4,13 +4,13 @@ A record answers one bit per level of the tree, each by the same binary randomiz
 row of that level's Hadamard matrix. Two inputs differ in at most all signs, so a report is as
 private as that many independent responses together. Their exact (ε, δ) is a sum over how many of
 them tell the truth (Kairouz, Oh and Viswanath 2015), and the most truthful response within it is
-found by integer arithmetic: with δ = 0 each answer has ε/α, which is the theorem's α³, and with a δ
-about ε/√(2α ln(1/δ)), which is its α²·log(1/δ). The δ is of the record's own coins: it holds
-for each question, whoever chose that.
+found by integer arithmetic. With δ = 0 each answer has ε/α, which is the theorem's α³; with δ > 0
+it has about ε/√(2α ln(1/δ)), which is the theorem's α²·log(1/δ). The δ comes from the record's own
+coins: it holds for each question, whoever chose the question.
 
 Levels are independent here, as Theorem 3 assumes. A report has a bit for each level. With one bit
-about one level (`AucResponse`) the error is of order α² without a δ, so this one has the smaller
-error only where ε is large; `auc_response` says where.
+about one level (`AucResponse`) the error is of order α² without a δ, so answers about every level
+have the smaller error only for large ε; `auc_response` chooses.
 """
 
 import math
@@ -29,29 +29,30 @@ from tallyroom.protocols.local.walk import WalkAnswers
 from tallyroom.protocols.names import look_up
 
 ASKED: Mapping[str, str] = {
-    "auto": "whichever errs less",
+    "auto": "whichever has the smaller error",
     "one": "one level at random",
     "all": "every level",
 }
-"""What a report tells of."""
+"""Which levels a report is about."""
 WORTH = 0.95
+"""Every level is asked about only if that lowers a node's variance to this fraction."""
 
 
 def composed_delta(response: RandomizedResponse, times: int, odds: Fraction) -> Fraction:
-    """The least δ with which so many independent responses, to inputs that all differ, are
-    (ε, δ)-private, where `odds` is e^ε: exact."""
+    """The least δ for which `times` independent responses, to inputs that all differ, are
+    (ε, δ)-private; exact. `odds` is e^ε."""
     keep, other = response.keep, response.other
     above = Fraction(0)
     for true in range(times + 1):
         one = keep**true * other ** (times - true)
         another = keep ** (times - true) * other**true
         above += math.comb(times, true) * max(Fraction(0), one - odds * another)
-    found: Fraction = above / WORD**times
-    return found
+    delta: Fraction = above / WORD**times
+    return delta
 
 
 def composed_response(epsilon: Fraction, delta: Fraction, times: int) -> RandomizedResponse:
-    """The most truthful binary response of which so many are (ε, δ)-private together.
+    """The most truthful binary response such that `times` of them together are (ε, δ)-private.
 
     Raises `LocalError` where `epsilon` is too small for 64-bit probabilities.
     """
@@ -68,7 +69,7 @@ def composed_response(epsilon: Fraction, delta: Fraction, times: int) -> Randomi
 
 @dataclass(frozen=True)
 class EveryLevel(TreeResponse):
-    """A bit about each level. `delta` is what was granted to a report."""
+    """Answers a bit about each level. `delta` is the δ granted to a report."""
 
     delta: Fraction = Fraction(0)
 
@@ -90,7 +91,7 @@ class EveryLevel(TreeResponse):
 
     @property
     def report_bits(self) -> int:
-        """A bit per level, and the label where that is public."""
+        """A bit per level, and the label if labels are public."""
         return self.levels + (not self.private_labels)
 
     @property
@@ -112,7 +113,7 @@ class EveryLevel(TreeResponse):
 
     @property
     def _orders(self) -> Integers:
-        """Of the levels' Hadamard matrices."""
+        """The orders of the levels' Hadamard matrices."""
         return np.int64(2) << np.arange(self.levels)
 
     def questions(self, words: Words) -> Bodies:
@@ -131,7 +132,7 @@ class EveryLevel(TreeResponse):
         return np.packbits(bits, axis=1, bitorder="little")
 
     def possible(self, reports: Bodies, questions: Bodies) -> Flags:
-        """Bits past the last are 0."""
+        """A report is possible if its unused bits are 0 and its rows exist."""
         spare = 8 * self.report_bytes - self.report_bits
         padded = reports[:, -1] < 1 << (8 - spare)
         return np.asarray(padded & (_rows(questions) < self._orders).all(axis=1))
@@ -155,8 +156,8 @@ def _bit(reports: Bodies, place: int) -> Bodies:
 def auc_response(
     asked: str, epsilon: Fraction, delta: Fraction, depth: int, private_labels: bool
 ) -> TreeResponse:
-    """`one` level or `all` of them; for `auto`, whichever makes nodes vary less: a δ or longer
-    reports are taken only for what lowers the variance by a twentieth."""
+    """Answers about `one` level or `all` of them; for `auto`, whichever makes nodes vary less. A δ
+    or longer reports are taken only if they lower the variance by a twentieth."""
     look_up("levels", asked, ASKED)
     one = AucResponse.spending(epsilon, depth, private_labels)
     if asked == "one":

@@ -25,7 +25,7 @@ from tallyroom.protocols.local.contract import (
 from tallyroom.protocols.local.response import RandomizedResponse
 
 MAX_ORDER = 1 << 25
-"""Of a Hadamard matrix."""
+"""The largest order of a Hadamard matrix."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class HadamardResponse(FrequencyOracle):
 
     def __post_init__(self) -> None:
         if not 1 <= self.values <= MAX_ORDER:
-            raise LocalError(f"Hadamard response has 1 to {MAX_ORDER} values, not {self.values}")
+            raise LocalError(f"Hadamard response takes 1 to {MAX_ORDER} values, not {self.values}")
         if self.response.values != 2:
-            raise LocalError("the sign of a Hadamard response is one bit")
+            raise LocalError("Hadamard response needs a binary randomized response")
 
     @classmethod
     def spending(cls, epsilon: Fraction, values: int) -> "HadamardResponse":
@@ -94,14 +94,14 @@ class HadamardResponse(FrequencyOracle):
         return (reports[:, 0] < 2) & (rows_of(questions) < self.order)
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """The sum of the signs that answer each row."""
+        """For each row, the sum of the signs that answer it."""
         return sums_of_signs(rows_of(questions), reports[:, 0], self.order)
 
     def estimate(self, counts: Integers) -> Reals:
         return transformed(counts)[: self.values] * self.gain
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """A report adds ±gain to every count, and 1 on average to the one that its record has."""
+        """A report adds ±gain to every count, and on average 1 to that of its record's value."""
         held = np.clip(estimates, 0, reports)
         return np.asarray(reports * self.gain**2 - held, dtype=np.float64)
 
@@ -111,12 +111,12 @@ def rows_of(questions: Bodies) -> Integers:
 
 
 def parity(words: Integers) -> Integers:
-    """Of the number of ones."""
+    """The parity of the number of ones in each word."""
     return (np.bitwise_count(words) & 1).astype(np.int64)
 
 
 def sums_of_signs(rows: Integers, bits: NDArray[np.uint8], order: int) -> Integers:
-    """Per row, the signs that bits stand for: 0 for 1, and 1 for -1."""
+    """The sum, for each row, of the signs of its bits: a 0 counts 1, a 1 counts -1."""
     sums = np.bincount(2 * rows + bits, minlength=2 * order).reshape(order, 2)
     return np.asarray(sums[:, 0] - sums[:, 1], dtype=np.int64)
 

@@ -1,11 +1,11 @@
 """Optimised local hashing (Wang, Blocki, Li and Jha, USENIX Security 2017).
 
-The question is a hash function h(v) = ((a·v + b) mod P) mod g with P = 2^31 - 1 and g near e^ε + 1;
-the record answers h(x) by randomized response among g values, so ε is that of the response whatever
-the function is. A report supports the values that hash to it: x with probability p, and any other v
-with probability q + (p - q)·c, where c is the probability that two values collide. Over uniform a
-and b two different values hash to independent uniform numbers below P, so c follows exactly from
-how many of them are congruent modulo g. Counting support takes O(n·k).
+The question is a hash function h(v) = ((a·v + b) mod P) mod g with P = 2^31 - 1 and g near e^ε + 1.
+The record answers h(x) by randomized response among g values, so the report has the response's ε
+whatever the function is. A report supports the values that hash to it: x with probability p, and
+any other v with probability q + (p - q)·c, where c is the probability that two values collide. Over
+uniform a and b two different values hash to independent uniform numbers below P, so c follows
+exactly from how many of them are congruent modulo g. Counting support takes O(n·k).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from tallyroom.protocols.local.response import RandomizedResponse, exp_below, su
 
 PRIME = (1 << 31) - 1
 MAX_HASHED = 1 << 12
-"""Values at most: a server tries each of them on every report."""
+"""The most values, because a server tries each of them on every report."""
 MAX_BUCKETS = 1 << 16
 _ROWS = 1 << 14
 
@@ -41,7 +41,7 @@ class LocalHashing(FrequencyOracle):
 
     def __post_init__(self) -> None:
         if not 2 <= self.values <= MAX_HASHED or self.response.values > MAX_BUCKETS:
-            raise LocalError(f"local hashing has 2 to {MAX_HASHED} values, not {self.values}")
+            raise LocalError(f"local hashing takes 2 to {MAX_HASHED} values, not {self.values}")
 
     @classmethod
     def spending(cls, epsilon: Fraction, values: int) -> "LocalHashing":
@@ -69,7 +69,7 @@ class LocalHashing(FrequencyOracle):
 
     @property
     def q(self) -> float:
-        """Of supporting a value that the record does not have."""
+        """The probability that a report supports a value that its record does not have."""
         response = self.response
         return response.q + response.truthful * float(self.collision)
 
@@ -102,7 +102,7 @@ class LocalHashing(FrequencyOracle):
         return self.q * (1 - self.q) * self.gain**2
 
     def questions(self, words: Words) -> Bodies:
-        """a and b. A word modulo P is uniform but for 2^-33."""
+        """a and b, each a word modulo P, which is uniform up to 2^-33."""
         return (words % np.uint64(PRIME)).astype("<u4").view(np.uint8).reshape(-1, 8)
 
     def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:
@@ -119,7 +119,7 @@ class LocalHashing(FrequencyOracle):
         return np.asarray(self.response.possible(reports, questions) & in_field)
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """How many support each value; and how many there are."""
+        """How many reports support each value, and how many reports there are."""
         counts = np.zeros(self.values + 1, dtype=np.int64)
         counts[-1] = len(reports)
         for start in range(0, len(reports), _ROWS):
@@ -129,8 +129,8 @@ class LocalHashing(FrequencyOracle):
         return counts
 
     def _support(self, questions: Bodies, said: NDArray[np.uint32]) -> Integers:
-        """(a·v + b) mod P from one v to the next, by adding a; there is no P to subtract where that
-        would leave less than 0, which unsigned numbers have as more."""
+        """How many reports support each value v. (a·v + b) mod P follows from that of v - 1 by
+        adding a, and subtracting P unless that wraps below 0, which makes it larger."""
         prime, buckets = np.uint32(PRIME), np.uint32(self.response.values)
         a, place = np.ascontiguousarray(questions).view("<u4").astype(np.uint32).T.copy()
         counts = np.zeros(self.values, dtype=np.int64)

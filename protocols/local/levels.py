@@ -3,8 +3,8 @@
 The question is a uniform level of a hierarchy and a uniform row of that level's Hadamard matrix; a
 record answers one bit, about the node of that level it is in. With h levels, a node's count is h
 times what the reports of its level say. Whatever the level, a report moves the count of each node
-by ±h·gain with probability 1/h: all nodes have one variance, n·h·gain², which is what the best
-linear unbiased estimate of the hierarchy (`protocols.privacy.hierarchy`) takes for granted.
+by ±h·gain with probability 1/h. So all nodes have the same variance, n·h·gain², as the best linear
+unbiased estimate of the hierarchy (`protocols.privacy.hierarchy`) assumes.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
 @dataclass(frozen=True)
 class LevelResponse(OneLevel):
-    """Inputs are cells of `shape`; the estimates are of all its nodes."""
+    """Inputs are cells of `shape`; the estimates are the counts of all its nodes."""
 
     shape: Hierarchy
     response: RandomizedResponse
 
     def __post_init__(self) -> None:
         if not 1 <= self.shape.height <= 255:
-            raise LocalError("a hierarchy of one cell has nothing to tell")
+            raise LocalError("a hierarchy needs more than one cell, and 1 to 255 levels")
 
     @classmethod
     def spending(cls, epsilon: Fraction, shape: Hierarchy) -> "LevelResponse":
@@ -70,10 +70,10 @@ class LevelResponse(OneLevel):
         return np.concatenate(nodes) * self.gain
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """One for all nodes, and little above that of each."""
+        """One bound for all nodes, a little above the variance of each."""
         return np.array([reports * self.worst])
 
     @property
     def worst(self) -> float:
-        """What a record adds to the variance of a node at most."""
+        """The most that a record adds to the variance of a node."""
         return self.shape.height * self.response.gain**2

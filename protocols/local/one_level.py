@@ -1,7 +1,7 @@
 """Questions about one level of a tree: a uniform level, and a uniform row of its Hadamard matrix.
 
 A record answers one bit, about the node of that level it is in. Whatever the level, a report moves
-the count of a node by ± the number of levels times what one response gains.
+the count of a node by ± the number of levels times the gain of one response.
 """
 
 from abc import abstractmethod
@@ -14,14 +14,15 @@ from tallyroom.protocols.local.response import RandomizedResponse
 
 
 class OneLevel(LocalRandomizer):
-    """To be named first among the bases of a randomizer whose `response` is binary."""
+    """Mixin for a randomizer whose `response` is binary; it must be the first base class."""
 
     response: RandomizedResponse
 
     @property
     @abstractmethod
     def orders(self) -> Integers:
-        """Of each level's Hadamard matrix: powers of two, at most 2^32, of up to 255 levels."""
+        """The order of each level's Hadamard matrix: a power of two, at most 2^32. There are at
+        most 255 levels."""
 
     @property
     def words(self) -> int:
@@ -41,14 +42,16 @@ class OneLevel(LocalRandomizer):
         return len(self.orders) * self.response.gain
 
     def questions(self, words: Words) -> Bodies:
-        """A word modulo the number of levels is uniform but for 2^-56."""
+        """A level, which is a word modulo the number of levels and uniform up to 2^-56, and a
+        row."""
         levels = (words[:, 0] % np.uint64(len(self.orders))).astype(np.uint8)
         rows = words[:, 1] & (self.orders[levels] - 1).astype(np.uint64)
         asked = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
         return np.concatenate([levels[:, None], asked], axis=1)
 
     def answered(self, nodes: Integers, questions: Bodies, words: Words) -> Integers:
-        """The bit that each record says, which is in that node of its question's level."""
+        """The bit that each record answers; `nodes` are the records' nodes at the levels that
+        their questions are about."""
         return self.response.randomize(parity(rows_of(questions[:, 1:]) & nodes), words)
 
     def possible(self, reports: Bodies, questions: Bodies) -> Flags:

@@ -1,8 +1,8 @@
 """Degree-2 U-statistics in the local model (S1 Algorithm 1): randomized response among bins.
 
 With A the kernel over k bins, e a report's unit vector and b the vector of β/k, the mean over pairs
-of (1-β)^-2 (e - b)ᵀA(e' - b) is unbiased for that of the quantized records. It follows from the
-counts of the reports alone: all ordered pairs, less those of a report with itself. So it takes
+of (1-β)^-2 (e - b)ᵀA(e' - b) is unbiased for the mean over quantized records. It follows from the
+counts of the reports alone: all ordered pairs, minus those of a report with itself. So it takes
 O(n + k²), never O(n²).
 """
 
@@ -16,16 +16,16 @@ from tallyroom.protocols.local.contract import Integers, OneValue, Reals, Words
 from tallyroom.protocols.local.response import RandomizedResponse
 
 FIXED_POINT = 1 << 30
-"""Estimates are told in that part of the kernel's range."""
+"""Estimates are in units of the kernel's range divided by this."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a record's place among bins is rounded to one of them, column by column.
+    """How a record is rounded to a bin, column by column.
 
-    A code is one whole number of a mixed radix, a digit per column, the last one fastest. A digit
-    of a column with `fine` > 1 is a place between points, `fine` of them from one to the next: it
-    goes to either with the probability of its nearness (S1, Remark 2).
+    A code is a whole number in mixed radix, with one digit per column, the last one fastest. In a
+    column with `fine` > 1, a digit counts `fine` steps from one bin to the next, and is rounded to
+    either neighbour at random, to the nearer one with the higher probability (S1, Remark 2).
     """
 
     bins: tuple[int, ...]
@@ -44,7 +44,7 @@ class Rounding:
         return (self.bins[column] - 1) * self.fine[column] + 1
 
     def cells(self, codes: Integers, words: Words) -> Integers:
-        """The cell of each code; without words to draw from, of the nearest points."""
+        """The cell of each code; if `words` has no columns, the nearest one."""
         cells = np.zeros(len(codes), dtype=np.int64)
         weight, used = 1, 0
         for column in reversed(range(len(self.bins))):
@@ -102,16 +102,16 @@ class PairResponse(OneValue):
         return np.asarray(means / np.array(self.ranges) * FIXED_POINT, dtype=np.float64)
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """S1 Theorem 1, which counts the records' own sampling too: at most this."""
+        """The bound of S1 Theorem 1, which includes the sampling of the records themselves."""
         return np.full(len(self.ranges), self.theorem_1(reports) * FIXED_POINT**2)
 
     @property
     def leading(self) -> float:
-        """The bound for many reports, times their number."""
+        """The number of reports times the bound on the variance, in the limit of many reports."""
         return 1 / self.response.truthful**2
 
     def theorem_1(self, reports: int) -> float:
-        """For a kernel with values in [0, 1]; 1 - β = p - q."""
+        """The bound for a kernel with values in [0, 1]; 1 - β = p - q."""
         n, truthful = max(reports, 2), self.response.truthful
         second = (2 - truthful) ** 2 / (2 * n * (n - 1) * truthful**4)
         return 1 / (n * truthful**2) + second

@@ -1,4 +1,4 @@
-"""Statistics of pairs from any randomizer whose estimates of counts do not go together: beyond S1.
+"""Statistics of pairs from any randomizer whose estimated counts are uncorrelated: beyond S1.
 
 Let X be a record's estimated unit vector: unbiased, with uncorrelated coordinates of variance
 h for the value that the record has and e for all others, whatever its value. Then ĉ = ΣX gives
@@ -6,10 +6,10 @@ h for the value that the record has and e for all others, whatever its value. Th
 Σ_x c_x·A_xx·(1 + h - e) + n·e·tr(A), for which ĉ has an unbiased estimate. So the mean over pairs
 takes O(k²) from the counts, as Algorithm 1 does.
 
-Coordinates of Hadamard response and unary encoding are uncorrelated; those of randomized response
-are not (`protocols.local.pairs` has it), and of local hashing they are only so on average. Unlike
-those of randomized response, they do not add up to 1, so A is centred: values lie in [-½, ½] of the
-range. The variance then grows with k, where that of randomized response grows with k².
+Coordinates of Hadamard response and unary encoding are uncorrelated. Those of randomized response
+are not (see `protocols.local.pairs`), and those of local hashing only on average. Unlike those of
+randomized response, they do not add up to 1, so A is centred: values lie in [-½, ½] of the range.
+The variance then grows with k, where that of randomized response grows with k².
 """
 
 import math
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.local.choice import AUTO, LocalBudget
+from tallyroom.protocols.local import AUTO
+from tallyroom.protocols.local.choice import LocalBudget
 from tallyroom.protocols.local.contract import (
     Bodies,
     Flags,
@@ -85,7 +86,7 @@ class OraclePairs(LocalRandomizer):
         return self.oracle.possible(reports, questions)
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """The randomizer's own; and how many there are."""
+        """The randomizer's own tally, and how many reports there are."""
         return np.append(self.oracle.tally(reports, questions), len(reports))
 
     @property
@@ -96,7 +97,7 @@ class OraclePairs(LocalRandomizer):
         return 4.0 * self.gain * self.oracle.values**2 * FIXED_POINT
 
     def estimate(self, counts: Integers) -> Reals:
-        """Raises `LocalError` where there are no pairs."""
+        """The mean of each output over pairs. Raises `LocalError` if there are no pairs."""
         n = int(counts[-1])
         if n < 2:
             raise LocalError("pairs need at least two records")
@@ -118,12 +119,12 @@ class OraclePairs(LocalRandomizer):
         return np.full(len(self.ranges), self.bound(reports) * FIXED_POINT**2)
 
     def bound(self, reports: int) -> float:
-        """For a kernel with values in [0, 1], whatever the records are.
+        """A bound on the variance for a kernel with values in [0, 1], whatever the records are.
 
-        With σ² above every coordinate's variance, ξ the errors of X and S = A + Aᵀ, the linear
-        part Σξᵢᵀ·Σ_{j≠i}Sxⱼ has at most σ²k/n, the pairs of errors σ⁴k²/2n(n-1), and what XᵀAX
-        differs by from its expectation gain⁴k³/2n(n-1)²; the last may go with the first. 1/n is
-        for the records: rounded at random, or a sample themselves, as in Theorem 1.
+        Let σ² be above every coordinate's variance, ξ the errors of X and S = A + Aᵀ. The linear
+        part Σξᵢᵀ·Σ_{j≠i}Sxⱼ adds at most σ²k/n, the pairs of errors σ⁴k²/2n(n-1), and the deviation
+        of XᵀAX from its expectation gain⁴k³/2n(n-1)², which may be correlated with the first two.
+        1/n is for the records, which are rounded at random, or a sample, as in Theorem 1.
         """
         n, k = max(reports, 2), self.oracle.values
         pairs = self._spread * k / n + self._spread**2 * k**2 / (2 * n * (n - 1))
@@ -132,7 +133,7 @@ class OraclePairs(LocalRandomizer):
 
     @property
     def leading(self) -> float:
-        """The bound for many reports, times their number."""
+        """The number of reports times the bound on the variance, in the limit of many reports."""
         return 1 + self._spread * self.oracle.values
 
     @property
@@ -156,10 +157,11 @@ def pair_randomizer(
     kernels: NDArray[np.float64],
     ranges: tuple[float, ...],
 ) -> PairRandomizer:
-    """That of a name, or for `auto` the one whose variance has the least bound for many records."""
+    """The randomizer of that name; for `auto`, the one with the least bound on the variance for
+    many records."""
 
-    def built(each: str) -> PairRandomizer:
-        oracle = PAIR_RANDOMIZERS[each](budget, kernels.shape[1])
+    def built(kind: str) -> PairRandomizer:
+        oracle = PAIR_RANDOMIZERS[kind](budget, kernels.shape[1])
         if isinstance(oracle, RandomizedResponse):
             return PairResponse(oracle, rounding, kernels, ranges)
         assert isinstance(oracle, HadamardResponse | UnaryEncoding)
@@ -168,4 +170,4 @@ def pair_randomizer(
     if name != AUTO:
         look_up("randomizer", name, PAIR_RANDOMIZERS)
         return built(name)
-    return min((built(each) for each in PAIR_RANDOMIZERS), key=lambda each: each.leading)
+    return min(map(built, PAIR_RANDOMIZERS), key=lambda randomizer: randomizer.leading)

@@ -19,7 +19,7 @@ from tallyroom.protocols.local.contract import FrequencyOracle, Integers, OneVal
 WORD = 1 << 64
 _DIGITS = 60
 _LARGEST = 64
-"""e^64 is past 2^64: no ratio of 64-bit probabilities is larger."""
+"""e^64 exceeds 2^64, the largest ratio of 64-bit probabilities."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class RandomizedResponse(OneValue, FrequencyOracle):
 
     def __post_init__(self) -> None:
         if self.values < 2:
-            raise LocalError(f"a response among {self.values} values says nothing")
+            raise LocalError(f"randomized response needs at least 2 values, not {self.values}")
         if not 1 <= self.other < self.keep:
-            raise LocalError("a response that favours a lie estimates nothing")
+            raise LocalError("randomized response must be more likely to tell the truth than a lie")
 
     @classmethod
     def spending(cls, epsilon: Fraction, values: int) -> "RandomizedResponse":
@@ -82,8 +82,8 @@ class RandomizedResponse(OneValue, FrequencyOracle):
         return self.values
 
     def randomize(self, inputs: Integers, words: Words) -> Integers:
-        """One word decides both whether to keep and what to say instead: [0, keep) keeps, and the
-        rest is k-1 stretches of `other` words each."""
+        """One random word decides both whether to keep the input and what to report instead: the
+        values in [0, keep) keep it, and the rest is split into k-1 ranges of `other` values."""
         drawn = words[:, 0]
         keep = np.uint64(self.keep)
         kept = drawn < keep
@@ -93,7 +93,7 @@ class RandomizedResponse(OneValue, FrequencyOracle):
 
     @property
     def truthful(self) -> float:
-        """p - q: a response says its input with that probability, and else anything at all."""
+        """p - q: with this probability a response is its input, and else it is uniform."""
         return (self.keep - self.other) / WORD
 
     @property
@@ -115,8 +115,8 @@ class RandomizedResponse(OneValue, FrequencyOracle):
 
 
 def support_variances(p: float, q: float, gain: float, estimates: Reals, reports: int) -> Reals:
-    """Of (c - nq)·gain with gain = 1/(p - q), where a record supports the value that it
-    holds with probability p, and any other with probability q."""
+    """The variances of (c - nq)·gain with gain = 1/(p - q), where a record supports the value that
+    it holds with probability p, and any other value with probability q."""
     held = np.clip(estimates, 0, reports)
     return np.asarray(
         (held * p * (1 - p) + (reports - held) * q * (1 - q)) * gain**2, dtype=np.float64

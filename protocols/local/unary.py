@@ -1,10 +1,10 @@
 """Optimised unary encoding (Wang, Blocki, Li and Jha, USENIX Security 2017).
 
-A report has a bit for every value. That of the record's own value is a fair coin; every other one
-is set with probability q = 1/(e^ε + 1). Two inputs differ in two bits, and a report is at most
+A report has a bit for every value. The bit of the record's own value is a fair coin; every other
+bit is set with probability q = 1/(e^ε + 1). Two inputs differ in two bits, and a report is at most
 p(1-q)/(q(1-p)) = (1-q)/q times as likely under one as under the other: e^ε, with p = ½ exactly and
-q rounded up to a multiple of 2^-64. Of all randomizers here it has the least variance where values
-are many, and the longest reports.
+q rounded up to a multiple of 2^-64. For many values it has the least variance of all randomizers
+here, and the longest reports.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ from tallyroom.protocols.local.contract import (
 from tallyroom.protocols.local.response import WORD, RandomizedResponse, support_variances
 
 MAX_UNARY = 1 << 12
-"""Bits of a report at most."""
+"""The most bits in a report."""
 _HALF = 1 << 63
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.int64)
-"""Of every byte, the first bit first."""
+"""The bits of every byte, first bit first."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class UnaryEncoding(FrequencyOracle):
 
     def __post_init__(self) -> None:
         if not 2 <= self.values <= MAX_UNARY:
-            raise LocalError(f"unary encoding has 2 to {MAX_UNARY} values, not {self.values}")
+            raise LocalError(f"unary encoding takes 2 to {MAX_UNARY} values, not {self.values}")
         if not 1 <= self.other < _HALF:
-            raise LocalError("a bit that favours a lie estimates nothing")
+            raise LocalError("unary encoding must set other values' bits less often than its own")
 
     @classmethod
     def spending(cls, epsilon: Fraction, values: int) -> "UnaryEncoding":
-        """(1-q)/q ≤ e^ε is what binary randomized response asks of its lie."""
+        """Takes q from binary randomized response, which also needs (1-q)/q ≤ e^ε."""
         return cls(values, RandomizedResponse.spending(epsilon, 2).other)
 
     @property
@@ -85,13 +85,13 @@ class UnaryEncoding(FrequencyOracle):
         return np.packbits(bits, axis=1)
 
     def possible(self, reports: Bodies, questions: Bodies) -> Flags:
-        """Bits past the last value are 0."""
+        """A report is possible if its bits after the last value are 0."""
         spare = 8 * self.report_bytes - self.values
         return np.asarray((reports[:, -1] & np.uint8((1 << spare) - 1)) == 0)
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """How many set each bit, from how often each byte occurs at each place; and how many there
-        are."""
+        """How many reports set each bit, and how many reports there are. Counts how often each byte
+        occurs at each place."""
         counts = np.zeros(self.values + 1, dtype=np.int64)
         for place in range(0, self.values, 8):
             width = min(8, self.values - place)

@@ -1,15 +1,16 @@
-"""The server's walk down a tree of scores (S1 §4, Eq. 10), from reports as they lie in memory.
+"""The server's walk down a tree of scores (S1 §4, Eq. 10), from reports in memory.
 
-Where max(ĥ⁺, √(av⁺)/2)·max(ĥ⁻, √(av⁻)/2) < τ = a√(v⁺v⁻) a node is discarded and counts ½ĥ⁺ĥ⁻, from
-its children's estimates; else it counts ĥ⁺(right)·ĥ⁻(left) and its children are looked at. Records
-in one leaf are tied and count ½, where the paper has 0: that is what the AUC of every other
-protocol here means.
+If max(ĥ⁺, √(av⁺)/2)·max(ĥ⁻, √(av⁻)/2) < τ = a√(v⁺v⁻), a node is discarded and counts ½ĥ⁺ĥ⁻, from
+its children's estimates; otherwise it counts ĥ⁺(right)·ĥ⁻(left) and its children are visited.
+Records in one leaf are tied and count ½, where the paper has 0, because that is what AUC means in
+every other protocol here.
 
-Each level is one pass over the reports in blocks. A level with few nodes is tallied by rows and
-transformed whole; of one with many, only the nodes that are reached are summed up. Beyond the
-reports themselves this holds a block, one table of at most 4·`WHOLE` sums and the nodes that are
-reached in a level: those kept have ĥ⁺ĥ⁻ ≥ τ, about √n/√(aCα) at most, whatever the size of the
-domain. S1's O(log d) of space would take a pass over the reports for each such node.
+Each level takes one pass over the reports, in blocks. A level with few nodes is tallied by rows and
+transformed as a whole; at a level with many nodes, only the nodes that are reached are summed up.
+Besides the reports, this needs memory for a block, one table of at most 4·`WHOLE` sums and the
+nodes that are reached at a level. Those that are kept have ĥ⁺ĥ⁻ ≥ τ: at most about √n/√(aCα),
+whatever the size of the domain. S1's O(log d) space would take a pass over the reports for each
+such node.
 """
 
 import math
@@ -26,18 +27,18 @@ from tallyroom.protocols.local.hadamard import transformed
 
 BLOCK = 1 << 16
 WHOLE = 1 << 13
-"""Nodes above the level that is asked for, of a level that is transformed as a whole."""
+"""A level is transformed as a whole if its nodes have at most this many parents."""
 CELLS = 1 << 20
-"""Of a matrix of reports by nodes at a time."""
+"""How many cells of the matrix of reports by nodes are computed at a time."""
 Rows = NDArray[np.uint32]
 Classes = tuple[Reals, Reals]
-"""Of the negative records, and of the positive."""
+"""Counts of the negative and of the positive records."""
 
 
 @dataclass(frozen=True)
 class WalkAnswers:
-    """Reports about one level: the row that was asked for, the bit that was answered, and the
-    record's label where that is public."""
+    """Reports about one level: the row that was asked about, the bit that was answered, and the
+    record's label if labels are public."""
 
     rows: Rows
     bits: Bodies
@@ -47,10 +48,10 @@ class WalkAnswers:
 class TreeReports(ABC):
     """Reports of `records` about nodes of a binary tree of `depth` levels below its root.
 
-    A report about the nodes of l bits answers the sign of a row of a Hadamard matrix: of the order
-    2^l with public labels, and else of 2^(l+1), where the class is the bit above the prefix.
-    `gain` is what a sum of signs is multiplied by to be an estimate, `variance` what a record adds
-    to that of a node.
+    A report about the nodes of l bits answers the sign of a row of a Hadamard matrix. With public
+    labels the matrix has order 2^l; with private ones it has order 2^(l+1), and the class is the
+    bit above the prefix. A sum of signs times `gain` is an estimate; `variance` is what a record
+    adds to the variance of a node.
     """
 
     depth: int
@@ -61,25 +62,25 @@ class TreeReports(ABC):
 
     @abstractmethod
     def about(self, bits: int) -> Iterator[WalkAnswers]:
-        """The reports about prefixes of so many bits, in blocks; about 0 bits, of the class alone,
-        if labels are private."""
+        """The reports about prefixes of `bits` bits, in blocks. If labels are private, 0 bits means
+        reports about the class alone."""
 
     @abstractmethod
     def public_positives(self) -> int:
-        """Where labels are public."""
+        """The number of positive records, if labels are public."""
 
     def sizes(self) -> tuple[float, float]:
-        """Of both classes. Raises `LocalError` where one has no records."""
+        """The sizes of the negative and the positive class. Raises `LocalError` if one is empty."""
         n = self.records
         positives = self._private_positives() if self.private_labels else self.public_positives()
         told = min(max(positives, 1.0), n - 1.0) if self.private_labels else positives
         if min(told, n - told) < 1:
-            raise LocalError("one class has no records, as far as can be told: there is no AUC")
+            raise LocalError("AUC needs records of both classes, and one class appears to be empty")
         return n - told, told
 
     def _private_positives(self) -> float:
-        """Among reports about l bits, the row that has the bit of the class alone tells n⁺ - n⁻,
-        and n is known. It is one of 2^(l+1), so a level weighs half of the one before."""
+        """Among reports about l bits, the row that has only the class's bit gives n⁺ - n⁻, and n is
+        known. It is one of 2^(l+1) rows, so each level weighs half as much as the one before."""
         told = weights = 0.0
         for bits in range(min(self.depth, 12) + 1):
             row = 1 << bits
@@ -92,12 +93,12 @@ class TreeReports(ABC):
         return told / weights
 
     def children(self, bits: int, parents: Integers) -> Classes:
-        """Both classes' estimated counts of the two children of each parent, which have `bits`
-        bits: shape (parents, 2).
+        """Both classes' estimated counts of the two children of each parent, shape (parents, 2).
+        The children have `bits` bits.
 
-        With r a row, ⟨r, 2p + c⟩ = ⟨r div 2, p⟩ + (r mod 2)·c. So reports fall in four groups, by
-        the last bit of their row and by their class, or by the bit of the row that stands for it;
-        and a group says the same of both children but for a sign.
+        With r a row, ⟨r, 2p + c⟩ = ⟨r div 2, p⟩ + (r mod 2)·c. So reports fall into four groups, by
+        the last bit of their row and by their class (or the row's bit for the class); within a
+        group, the answers for both children differ at most in sign.
         """
         whole = 1 << (bits - 1) <= WHOLE
         size = 1 << (bits - 1) if whole else len(parents)
@@ -146,8 +147,8 @@ class TreeReports(ABC):
 
 
 def _add_signs(sums: Integers, places: Integers, bits: Bodies) -> None:
-    """Each answer's sign, 1 for 0 and -1 for 1, to the sum at its place. Few answers among many
-    places are added one by one."""
+    """Adds each answer's sign, 1 for 0 and -1 for 1, to the sum at its place. If there are few
+    answers and many places, they are added one by one."""
     if 2 * len(sums) > len(places):
         np.add.at(sums, places, 1 - 2 * bits.astype(np.int64))
         return
@@ -156,12 +157,12 @@ def _add_signs(sums: Integers, places: Integers, bits: Bodies) -> None:
 
 
 def _signs_at(rows: Rows, bits: Bodies, places: Integers) -> Integers:
-    """For each place the sum of the signs of answers, each times the sign of its row there."""
-    found = np.zeros(len(places), dtype=np.int64)
+    """For each place, the sum over answers of their sign times the sign of their row there."""
+    sums = np.zeros(len(places), dtype=np.int64)
     step = max(1, CELLS // max(len(rows), 1))
     wanted = places.astype(np.uint32)
     for start in range(0, len(places), step):
         part = wanted[start : start + step, None]
         odd = (np.bitwise_count(rows & part) ^ bits) & np.uint8(1)
-        found[start : start + step] = len(rows) - 2 * np.count_nonzero(odd, axis=1)
-    return found
+        sums[start : start + step] = len(rows) - 2 * np.count_nonzero(odd, axis=1)
+    return sums

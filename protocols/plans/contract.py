@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.joint.above_threshold import FirstAbove
-from tallyroom.protocols.joint.choice import Choice
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.measurement import Measurement
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.strategies import PlainSum as PlainSum
 from tallyroom.protocols.privacy.strategies import Strategy as Strategy
 from tallyroom.protocols.randomness import Randomness
@@ -38,6 +37,8 @@ from tallyroom.protocols.records import Holdings
 if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.role_machines import RoleMachines
     from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+    from tallyroom.protocols.joint import Choice, FirstAbove
+    from tallyroom.protocols.plans.measurement import Measurement
 
 Integers = NDArray[np.int64]
 
@@ -65,8 +66,8 @@ class Encoding(ABC):
 
     @property
     @abstractmethod
-    def sensitivity(self) -> int:
-        """The most that replacing one record moves the sum of all vectors, in L1, exactly."""
+    def sensitivity(self) -> Sensitivity:
+        """The most that replacing one record moves the sum of all vectors: exact bounds."""
 
     @abstractmethod
     def encode(self, holdings: Holdings) -> Vector:
@@ -74,7 +75,7 @@ class Encoding(ABC):
 
     @property
     @abstractmethod
-    def measurement(self) -> Measurement | None:
+    def measurement(self) -> "Measurement | None":
         """One record in the terms of local randomizers, proofs and comparison keys; None if it is
         nothing that they know."""
 
@@ -138,9 +139,15 @@ class Plan(ABC):
 
     @property
     @abstractmethod
-    def sensitivity(self) -> int:
-        """The L1 norm, in units of the noises, of the change that replacing one record makes; 0
-        where the release does not depend on any record."""
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one record moves what is released, in units of the noises; 0 where
+        the release does not depend on any record."""
+
+    @property
+    @abstractmethod
+    def any_law(self) -> bool:
+        """Whether noise of any law may be drawn (`NoiseLaw`); where not, a question for another
+        than discrete Laplace noise is refused."""
 
     @property
     @abstractmethod
@@ -161,7 +168,7 @@ class Plan(ABC):
 
     @property
     @abstractmethod
-    def measurement(self) -> Measurement | None:
+    def measurement(self) -> "Measurement | None":
         """As `Encoding.measurement`."""
 
     @abstractmethod
@@ -169,8 +176,8 @@ class Plan(ABC):
         """As `Encoding.measured`."""
 
     @abstractmethod
-    def words(self, scale: float) -> str:
-        """The mechanism by name, given the scale of one noise in units of the sum."""
+    def words(self, law: NoiseLaw) -> str:
+        """The mechanism by name, given the law of one noise in units of the sum."""
 
     @property
     @abstractmethod
@@ -263,7 +270,7 @@ class EncodedRecords(Plan):
         return self.encoding.encode(holdings)
 
     @property
-    def measurement(self) -> Measurement | None:
+    def measurement(self) -> "Measurement | None":
         return self.encoding.measurement
 
     def measured(self, holdings: Holdings) -> Integers:
@@ -296,8 +303,12 @@ class NoisySum(EncodedRecords):
         return self.strategy.noises
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         return self.strategy.sensitivity
+
+    @property
+    def any_law(self) -> bool:
+        return self.strategy.any_law
 
     @property
     def measures(self) -> bool:
@@ -309,8 +320,8 @@ class NoisySum(EncodedRecords):
     def place(self, noise: Vector) -> Vector:
         return self.strategy.place(noise)
 
-    def words(self, scale: float) -> str:
-        return self.strategy.words(scale)
+    def words(self, law: NoiseLaw) -> str:
+        return self.strategy.words(law)
 
     def without_noise(self, holdings: Holdings) -> Vector:
         total: Vector = self.encode(pooled(holdings))[0]
@@ -322,7 +333,7 @@ class NoisyChoice(EncodedRecords):
     """Two servers choose among sums that they share, under noise that neither knows. Indices are
     all that is released."""
 
-    rule: Choice | FirstAbove
+    rule: "Choice | FirstAbove"
     units: int
     """The sensitivity, in units of ε·s for noise of scale s on each score (`units_of_epsilon`)."""
     strategy: LinearMap | None = None
@@ -335,12 +346,17 @@ class NoisyChoice(EncodedRecords):
         return self.rule.chosen
 
     @property
-    def sensitivity(self) -> int:
-        return self.units
+    def sensitivity(self) -> Sensitivity:
+        """Of ε·s in the L1 norm. The noise of a choice has no use for the other."""
+        return Sensitivity.of_number(self.units)
 
     @property
     def noises(self) -> int:
         return self.rule.noises
+
+    @property
+    def any_law(self) -> bool:
+        return False
 
     @property
     def measures(self) -> bool:
@@ -355,7 +371,8 @@ class NoisyChoice(EncodedRecords):
     def placement(self, servers: int) -> Placement:
         return Placement.JOINT
 
-    def words(self, scale: float) -> str:
+    def words(self, law: NoiseLaw) -> str:
+        scale = float(laplace_scale(law))
         if self.described:
             return self.described.format(scale=scale, noises=self.noises)
         return (
@@ -454,9 +471,13 @@ class Curated(EncodedRecords):
         return 1
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """Above 0, so that there is noise: the mechanism has a metric of its own."""
-        return 1
+        return Sensitivity.of_number(1)
+
+    @property
+    def any_law(self) -> bool:
+        return False
 
     @property
     def measures(self) -> bool:
@@ -469,10 +490,10 @@ class Curated(EncodedRecords):
         raise LocalError("a curator's noise is not added to sums")
 
     @property
-    def measurement(self) -> Measurement | None:
+    def measurement(self) -> "Measurement | None":
         return None
 
-    def words(self, scale: float) -> str:
+    def words(self, law: NoiseLaw) -> str:
         raise LocalError("a curator's mechanism is named by its ε")
 
     def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:

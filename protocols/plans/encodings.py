@@ -13,6 +13,7 @@ from tallyroom.protocols.plans.contract import Encoding, Integers
 from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement, OneHot, Step
 from tallyroom.protocols.plans.thresholds import ThresholdGrid
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 
 
@@ -59,8 +60,8 @@ class ClippedNumber(Encoding):
         return 1
 
     @property
-    def sensitivity(self) -> int:
-        return self.grid.steps
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_number(self.grid.steps)
 
     @property
     def measurement(self) -> Measurement:
@@ -106,9 +107,9 @@ class EqualBins(Encoding):
         return self.bins
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """A replaced record leaves one bin and enters another."""
-        return 2 if self.bins > 1 else 0
+        return Sensitivity.of_counts(2 if self.bins > 1 else 0)
 
     @property
     def measurement(self) -> Measurement:
@@ -153,8 +154,8 @@ class Names(Encoding):
         return len(self.names) + 1
 
     @property
-    def sensitivity(self) -> int:
-        return 2 if self.names else 0
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(2 if self.names else 0)
 
     @property
     def measurement(self) -> Measurement:
@@ -200,9 +201,9 @@ class UpToThresholds(Encoding):
         return self.thresholds.count
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """A record that moves from the first cell to the last leaves all thresholds but one."""
-        return self.length - 1
+        return Sensitivity.of_counts(self.length - 1)
 
     @property
     def measurement(self) -> Measurement:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding, Integers
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Holdings
 
 
@@ -58,7 +59,7 @@ class GatheredRows(Encoding):
         return 1 + self.max_records * self.record.width
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         raise LocalError("vectors that are gathered are not added up")
 
     def encode(self, holdings: Holdings) -> Vector:

@@ -23,6 +23,7 @@ from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum, Strategy
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.plans.pairs import KernelColumn
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 
 MAX_CELLS = 1 << 10
@@ -39,9 +40,9 @@ class FromReports(Strategy):
     values: int
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """Of the counts of cells."""
-        return 2
+        return Sensitivity.of_counts(2)
 
     @property
     def noises(self) -> int:
@@ -51,13 +52,17 @@ class FromReports(Strategy):
     def released(self) -> int:
         return self.values
 
+    @property
+    def any_law(self) -> bool:
+        return False
+
     def measure(self, total: Vector) -> Vector:
         raise LocalError("it is estimated from reports, not from a noisy sum")
 
     def place(self, noise: Vector) -> Vector:
         return noise
 
-    def words(self, scale: float) -> str:
+    def words(self, law: NoiseLaw) -> str:
         raise LocalError("reports are randomized one by one: their randomizer has a name")
 
 
@@ -73,8 +78,8 @@ class ReportedCells(Encoding):
     """Records in cells; without ε, they count where `exact_cells` says."""
 
     @property
-    def sensitivity(self) -> int:
-        return 2
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(2)
 
     @abstractmethod
     def exact_cells(self, holdings: Holdings) -> Integers:
@@ -101,8 +106,8 @@ class QuantizedRecords(ReportedCells):
 
     kernel: Kernel
     inputs: tuple[KernelColumn, ...]
-    lower: float
-    upper: float
+    bounds: tuple[tuple[float, float], ...]
+    """Of each input; those of labels do not count."""
     bins: int
     at_random: bool = False
     randomizer: str = AUTO
@@ -146,10 +151,10 @@ class QuantizedRecords(ReportedCells):
             if column.positive is not None:
                 digits = values.astype(np.int64)
             elif fine > 1:
-                parts = part_of_range(values, self.lower, self.upper)
+                parts = part_of_range(values, *self.bounds[place])
                 digits = np.rint(parts * ((bins - 1) * fine)).astype(np.int64)
             else:
-                cut = np.floor(part_of_range(values, self.lower, self.upper) * bins)
+                cut = np.floor(part_of_range(values, *self.bounds[place]) * bins)
                 digits = np.minimum(cut.astype(np.int64), bins - 1)
             codes = codes * rounding.radix(place) + digits
         return codes
@@ -162,8 +167,8 @@ class QuantizedRecords(ReportedCells):
     def kernels(self) -> NDArray[np.float64]:
         """A of each output, at the middle of bins or at points, on the kernel's own grid."""
         axes = []
-        for column, bins, grid in zip(
-            self.inputs, self.column_bins, self.kernel.grids, strict=True
+        for column, bins, grid, (lower, upper) in zip(
+            self.inputs, self.column_bins, self.kernel.grids, self.bounds, strict=True
         ):
             if column.positive is not None:
                 axes.append(np.arange(bins))
@@ -171,7 +176,7 @@ class QuantizedRecords(ReportedCells):
             middles = (np.arange(bins) + 0.5) / bins
             points = np.arange(bins) / (bins - 1)
             parts = points if self.at_random else middles
-            axes.append(grid.encode(self.lower + (self.upper - self.lower) * parts))
+            axes.append(grid.encode(lower + (upper - lower) * parts))
         rows = np.stack([each.ravel() for each in np.meshgrid(*axes, indexing="ij")], axis=1)
         k = len(rows)
         values = self.kernel.reference(np.repeat(rows, k, axis=0), np.tile(rows, (k, 1)))

@@ -11,16 +11,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols import local
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.local import (
-    AUTO,
-    BoundedResponse,
-    LocalBudget,
-    LocalRandomizer,
-    RandomizedResponse,
-    frequency_oracle,
-)
-from tallyroom.protocols.local.oracle_levels import level_randomizer
 from tallyroom.protocols.plans.thresholds import RESOLUTION_BITS, Points
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
@@ -34,14 +26,16 @@ class Measurement:
 
     cells: int | None = None
 
-    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+    def randomizer(self, budget: "local.LocalBudget") -> "local.LocalRandomizer | None":
         """What makes the report of a record private by itself; None if nothing here does.
 
         Its estimates are those of the sum of all records' vectors.
         """
         return None
 
-    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+    def randomizer_by_itself(
+        self, epsilon: Fraction, delta: Fraction
+    ) -> "local.LocalRandomizer | None":
         """The same where nothing but the report hides the record: it may be (ε, δ)-private."""
         return self.randomizer(lambda _: epsilon)
 
@@ -75,10 +69,10 @@ class OneHot(Measurement):
     cells in the local model (`protocols.local.choice`)."""
 
     cells: int = 1
-    oracle: str = AUTO
+    oracle: str = local.AUTO
 
-    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return frequency_oracle(self.oracle, budget, self.cells)
+    def randomizer(self, budget: "local.LocalBudget") -> "local.LocalRandomizer | None":
+        return local.frequency_oracle(self.oracle, budget, self.cells)
 
     def of_counts(self, counts: Vector) -> Vector:
         return np.diff(counts, prepend=np.uint64(0))
@@ -92,10 +86,12 @@ class Step(Measurement):
 
     cells: int = 1
     shape: Hierarchy | None = None
-    oracle: str = AUTO
+    oracle: str = local.AUTO
 
-    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return None if self.shape is None else level_randomizer(self.oracle, budget, self.shape)
+    def randomizer(self, budget: "local.LocalBudget") -> "local.LocalRandomizer | None":
+        return (
+            None if self.shape is None else local.level_randomizer(self.oracle, budget, self.shape)
+        )
 
 
 @dataclass(frozen=True)
@@ -114,15 +110,15 @@ class BoundedNumber(Measurement):
 
     most: int = 1
 
-    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+    def randomizer(self, budget: "local.LocalBudget") -> "local.LocalRandomizer | None":
         """The rounding with the lowest worst-case variance; two points are the one-bit mean.
 
         Finer ones are tried for as long as they are better.
         """
-        best: BoundedResponse | None = None
+        best: local.BoundedResponse | None = None
         for values in GRID_POINTS:
-            response = RandomizedResponse.spending(budget(values), values)
-            finer = BoundedResponse(response, self.most)
+            response = local.RandomizedResponse.spending(budget(values), values)
+            finer = local.BoundedResponse(response, self.most)
             if best is not None and finer.worst_variance >= best.worst_variance:
                 break
             best = finer

@@ -16,7 +16,8 @@ from tallyroom.protocols.kernels.matchings import RecordPairs, distinct_matching
 from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.measurement import Measurement
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.wire.messages import MAX_ROW
 
@@ -27,6 +28,8 @@ DEFAULT_DELTA = 2.0**-40
 """What noise inside a circuit may cost in δ where the analyst grants none in particular."""
 LABELS = Grid.integers(0, 1)
 """The grid of a column of labels."""
+COUNT_BYTES = 4
+"""In which a release tells how many records a party holds."""
 MOST_TIED = 0.05
 """The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
 by chance; of time stamps, nearly all."""
@@ -78,10 +81,12 @@ class PairSample:
 class PairwiseMean(Plan):
     """The mean of a kernel over a sample of pairs of records. Pairs are computed by the parties,
     two by two, or `by_servers` on shares of the records. With `inside`, noise is drawn in every
-    pair's circuit, else on the total.
+    pair's circuit, else on the total. With `bounded`, outputs go to the servers in a code whose
+    bits stand for possible outputs, whoever garbled them (`kernels.codes`); else as shares of
+    integers, in which a garbler that lies can put any weight.
 
-    Where order and equality alone count, `compared_within` is the range in which values are told
-    apart; None where the values themselves count."""
+    Where order and equality alone count, `compared_within` has the range of each column in which
+    values are told apart; None where the values themselves count."""
 
     kernel: Kernel
     inputs: tuple[KernelColumn, ...]
@@ -89,7 +94,8 @@ class PairwiseMean(Plan):
     max_records_per_party: int
     inside: bool
     by_servers: bool
-    compared_within: tuple[float, float] | None
+    compared_within: tuple[tuple[float, float], ...] | None
+    bounded: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -106,7 +112,7 @@ class PairwiseMean(Plan):
 
     @property
     def length(self) -> int:
-        return self.outputs if self.by_servers else self.slots * self.outputs
+        return self.outputs if self.by_servers or self.bounded else self.slots * self.outputs
 
     @property
     def released(self) -> int:
@@ -117,8 +123,14 @@ class PairwiseMean(Plan):
         return self.outputs
 
     @property
-    def sensitivity(self) -> int:
-        return self.sample.met * self.kernel.sensitivity
+    def sensitivity(self) -> Sensitivity:
+        """Of several outputs, one alone may move by all of it, or none by so much: no L2 norm is
+        above the L1 norm."""
+        return Sensitivity.of_number(self.sample.met * self.kernel.sensitivity)
+
+    @property
+    def any_law(self) -> bool:
+        return not self.inside
 
     @property
     def measures(self) -> bool:
@@ -152,46 +164,64 @@ class PairwiseMean(Plan):
         total: Vector = self.kernel.reference(first, second).sum(axis=0).view(np.uint64)
         return total
 
-    def words(self, scale: float) -> str:
+    def words(self, law: NoiseLaw) -> str:
         outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
         if self.inside:
+            scale = float(laplace_scale(law))
             return f"Laplace of scale {scale:.6g} on {outputs} inside the circuit of every pair"
-        return f"discrete Laplace of scale {scale:.6g} on the total of {outputs} over all pairs"
+        return f"{law.words()} on the total of {outputs} over all pairs"
 
     # --- the grid of values ---
 
     @property
-    def _grid(self) -> Grid:
-        """That of the columns whose values count, which have one; labels are 0 or 1."""
-        grids = self.kernel.grids
-        return next((each for each in grids if each != LABELS), grids[0])
+    def _grids(self) -> dict[str, Grid]:
+        """Those of the columns whose values count; labels are 0 or 1."""
+        found = {column.name: grid for column, grid in self._columns if grid != LABELS}
+        return found or {column.name: grid for column, grid in self._columns}
+
+    @property
+    def _columns(self) -> list[tuple[KernelColumn, Grid]]:
+        return list(zip(self.inputs, self.kernel.grids, strict=True))
 
     @property
     def grid_step(self) -> float:
-        """Without bounds it is relative to each value, 2^-24 of it."""
-        return 0.0 if isinstance(self._grid, OrderedGrid) else self._grid.step
+        """The largest of all columns. Without bounds it is relative to each value, 2^-24 of it."""
+        steps = [g.step for g in self._grids.values() if not isinstance(g, OrderedGrid)]
+        return max(steps, default=0.0)
 
     @property
     def grid_words(self) -> str:
-        if isinstance(self._grid, OrderedGrid):
-            return "values are rounded to 24 significant bits; bounds would round to their range"
-        return f"values are rounded to multiples of {self.grid_step:.3g}"
+        words = {
+            name: "24 significant bits; bounds would round to their range"
+            if isinstance(grid, OrderedGrid)
+            else f"multiples of {grid.step:.3g}"
+            for name, grid in self._grids.items()
+        }
+        if len(set(words.values())) == 1:
+            return f"values are rounded to {next(iter(words.values()))}"
+        each = (f"those of {name} to {how}" for name, how in words.items())
+        return f"values are rounded: {', '.join(each)}"
 
     def tied_by_rounding(self, holdings: Holdings) -> int:
-        if self.compared_within is None:
-            return 0
-        tied = 0
-        for column, grid in zip(self.inputs, self.kernel.grids, strict=True):
-            values = np.clip(column.values(holdings), *self.compared_within)
-            tied += len(np.unique(values)) - len(np.unique(grid.encode(values)))
-        return tied
+        return sum(tied for _, tied, _ in self._resolution(holdings))
+
+    def _resolution(self, holdings: Holdings) -> list[tuple[Grid, int, int]]:
+        """Each column's grid, how many distinct values count as equal to another, and how many
+        there are."""
+        found = []
+        for (column, grid), within in zip(self._columns, self.compared_within or (), strict=False):
+            values = np.unique(np.clip(column.values(holdings), *within))
+            found.append((grid, len(values) - len(np.unique(grid.encode(values))), len(values)))
+        return found
 
     def check_resolution(self, holdings: Holdings) -> None:
         """Bounds that were given are as coarse as somebody wants them; without, nobody chose."""
-        if not isinstance(self._grid, OrderedGrid):
+        if not any(isinstance(grid, OrderedGrid) for grid in self._grids.values()):
             return
-        distinct = sum(len(np.unique(each.values(holdings))) for each in self.inputs)
-        if (tied := self.tied_by_rounding(holdings)) > distinct * MOST_TIED:
+        unbounded = (OrderedGrid(), LABELS)
+        chosen = [each for each in self._resolution(holdings) if each[0] in unbounded]
+        tied, distinct = sum(tied for _, tied, _ in chosen), sum(many for _, _, many in chosen)
+        if tied > distinct * MOST_TIED:
             raise LocalError(
                 f"{tied} of {distinct} distinct values cannot be told apart in 24 significant "
                 "bits: give --lower and --upper, and they are compared within that range"
@@ -201,15 +231,26 @@ class PairwiseMean(Plan):
 
     @property
     def trust(self) -> str:  # type: ignore[override]  # it depends on who computes pairs
-        """Nobody checks what a garbler garbles, nor the weights in its output ciphertexts."""
+        """What a garbler that deviates can do."""
         if self.by_servers:
+            who, whose = "server-0, which garbles pairs,", "any record"
+        else:
+            who, whose = "the party that garbles a pair", "the other's record"
+        if not self.bounded:
             return (
-                "server-0 garbles all pairs and must follow the protocol: one that deviates can "
-                "make the released total tell any record, past any noise"
+                f"{who} must follow the protocol: if it deviates, the released total can tell "
+                f"{whose}, past any noise"
             )
+        reach = Fraction(self.kernel.reach, self.kernel.sensitivity)
+        moves = "no further than" if reach == 1 else f"up to {float(reach):.3g} times as far as"
+        learns = (
+            "a few bits of any record from where it makes server-1 refuse"
+            if self.by_servers
+            else "one bit of the other's record if it makes the other refuse"
+        )
         return (
-            "the party of a pair that garbles must follow the protocol: one that deviates can make "
-            "the released total tell the other's record, past any noise"
+            f"{who} is not checked: whatever it does, a pair moves the total {moves} a record "
+            f"may, and it learns {learns}"
         )
 
     def machines(self) -> "RoleMachines":
@@ -219,6 +260,10 @@ class PairwiseMean(Plan):
             from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
 
             return ServerMachines()
+        if self.bounded:
+            from tallyroom.protocols.pairwise.roles.bounded import BoundedMachines
+
+            return BoundedMachines()
         from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 
         return PairwiseMachines()
@@ -235,8 +280,12 @@ class PairwiseMean(Plan):
             if self.inside:
                 raise LocalError("--meet servers has noise on the total: --noise joint")
             return
-        # A release names parties, and the slots of each that count: bitmaps in one row.
-        if -(-parties // 8) + parties * -(-self.slots // 8) > MAX_ROW:
+        if self.slots * self.outputs > MAX_ROW // 8:
+            raise LocalError(f"vectors of {self.slots * self.outputs} are too long to aggregate")
+        # A release names parties, and the slots of each that count: bitmaps in one row. Where
+        # outputs are bounded, how many records each has as well.
+        each = -(-self.slots // 8) + COUNT_BYTES * self.bounded
+        if -(-parties // 8) + parties * each > MAX_ROW:
             raise LocalError(
                 f"{self.slots} pairs for each of {parties} parties are too many to account for: "
                 "choose fewer --pairs-per-party"
@@ -265,6 +314,9 @@ class PairwiseMean(Plan):
         """Pairs: so many as it says, or half of the slots that it names."""
         if self.by_servers:
             return int.from_bytes(release, "little")
+        if self.bounded:
+            width = -(-self.slots // 8)
+            release = release[: len(release) // (width + COUNT_BYTES) * width]
         slots = np.unpackbits(np.frombuffer(release, dtype=np.uint8))
         return int(np.count_nonzero(slots)) // 2
 

@@ -10,6 +10,7 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.plans.contract import Encoding, Integers, PlainSum
 from tallyroom.protocols.plans.encodings import possible_counts
 from tallyroom.protocols.plans.measurement import Measurement, OneHot
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.records import Holdings
 
 
@@ -31,9 +32,9 @@ class Tables(Encoding):
         return sum(self.sizes)
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """In each table a replaced record leaves one cell and enters another."""
-        return 2 * len(self.sizes)
+        return Sensitivity.of_counts(2 * len(self.sizes))
 
     def encode(self, holdings: Holdings) -> Vector:
         tables = zip(self.cells_of(holdings), self.sizes, strict=True)
@@ -67,5 +68,10 @@ class CountedCells(PlainSum):
     counted: str = "integers"
     """What is counted, for people."""
 
-    def words(self, scale: float) -> str:
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} {self.counted}"
+    @property
+    def any_law(self) -> bool:
+        """The threshold is chosen for Laplace noise."""
+        return not self.threshold
+
+    def words(self, law: NoiseLaw) -> str:
+        return f"{law.words()} on {self.noises} {self.counted}"

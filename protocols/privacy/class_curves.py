@@ -1,8 +1,8 @@
 """The curves of both classes of a classifier's scores, within one ε.
 
 A record is in one of 2N cells in a row: those of the negatives' scores, then those of the
-positives'. What is measured of a score's two curves depends on the mechanism of the curves
-(`curves.MECHANISMS`) and on whether labels are private.
+positives'. What is measured of a score's two curves depends on the strategy of the curves
+(`curves.STRATEGIES`) and on whether labels are private.
 
 **Private labels.** Adjacency replaces a record, its label included, so the sizes of the classes are
 noisy too; n is public. What replacing a record moves, in the 1-norm:
@@ -27,14 +27,15 @@ from functools import cached_property
 import numpy as np
 
 from tallyroom.protocols.privacy.curves import (
-    MECHANISMS,
-    CurveMechanism,
-    HierarchyMechanism,
+    STRATEGIES,
+    CurveStrategy,
+    HierarchyStrategy,
     Reals,
     Shares,
-    TreeMechanism,
+    TreeStrategy,
 )
 from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.strategies import Strategy
 
 SMOOTHINGS = ("isotonic", "none", "1", "2")
@@ -42,8 +43,8 @@ SMOOTHINGS = ("isotonic", "none", "1", "2")
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How curves are made non-decreasing again: not at all, by projection (`isotonic`), or by S0
-    Eq. 3 in a norm, within [0, 1] if `box`."""
+    """The way curves are made non-decreasing again: not at all, by projection (`isotonic`), or by
+    S0 Eq. 3 in a norm, within [0, 1] if `box`."""
 
     kind: str = "isotonic"
     box: bool = True
@@ -52,7 +53,8 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class ClassDistributions:
-    """Of one score: the share of each class at most each threshold, and the classes' sizes."""
+    """The share of each class that is at most each threshold, for one score, and the classes'
+    sizes."""
 
     negatives: float
     positives: float
@@ -62,18 +64,18 @@ class ClassDistributions:
 
 @dataclass(frozen=True)
 class ClassCurves(Strategy):
-    """Over `points` thresholds of each of `scores` scores; vectors hold, for each score, the counts
-    of records in cells 1..i of its row of 2N."""
+    """Curves over `points` thresholds of each of `scores` scores. Vectors hold, for each score, the
+    counts of records in cells 1..i of its row of 2N."""
 
     points: int
-    mechanism: str = "hierarchy"
+    strategy: str = "hierarchy"
     public: bool = False
     scores: int = 1
 
     @cached_property
-    def curve(self) -> CurveMechanism:
-        """Of one class of one score."""
-        return MECHANISMS[self.mechanism](self.points)
+    def curve(self) -> CurveStrategy:
+        """The strategy for the curve of one class of one score."""
+        return STRATEGIES[self.strategy](self.points)
 
     @property
     def length(self) -> int:
@@ -81,17 +83,17 @@ class ClassCurves(Strategy):
 
     @property
     def _counts_positives(self) -> bool:
-        """Whether their number is a value of its own: where labels are public, and where a curve
-        of one point tells nothing."""
+        """Whether the number of positives is released as a value of its own: so it is where labels
+        are public, and where curves have a single point, which tells nothing."""
         return self.public or not self.curve.noises
 
     @property
-    def sensitivity(self) -> int:
-        if self.public:
-            return self.scores * self.curve.sensitivity
-        if isinstance(self.curve, TreeMechanism):
-            return self.scores * 2 * ((self.curve.shape.levels + 2) // 2)
-        return self.scores * self.curve.sensitivity + self._counts_positives
+    def sensitivity(self) -> Sensitivity:
+        """See the module's documentation: all that moves are counts, or noises of nodes, by one."""
+        if isinstance(self.curve, TreeStrategy) and not self.public:
+            return Sensitivity.of_counts(self.scores * 2 * ((self.curve.shape.levels + 2) // 2))
+        positives = self._counts_positives and not self.public
+        return Sensitivity.of_counts(self.scores * self.curve.sensitivity.l1 + positives)
 
     @property
     def noises(self) -> int:
@@ -121,7 +123,7 @@ class ClassCurves(Strategy):
         return np.concatenate(parts)
 
     def exact(self, counts: Reals) -> list[ClassDistributions]:
-        """From the counts themselves; NaN for a class without records."""
+        """The distributions from exact counts; NaN for a class without records."""
         found = []
         for below in counts.reshape(self.scores, 2, self.points):
             negative, positive = below[0], below[1] - below[0, -1]
@@ -133,7 +135,8 @@ class ClassCurves(Strategy):
     def estimates(
         self, released: Reals, records: int, smoothing: Smoothing
     ) -> list[ClassDistributions]:
-        """From what was released. Either class is taken to hold at least one of the records."""
+        """The distributions from what was released. Each class is assumed to hold at least one
+        record."""
         values = released[1:] if self._counts_positives else released
         curves = values.reshape(self.scores, 2, -1)
         negatives, positives = self.class_sizes(released, records)
@@ -148,7 +151,7 @@ class ClassCurves(Strategy):
         ]
 
     def class_sizes(self, released: Reals, records: int) -> tuple[int, int]:
-        """Negatives and positives, as well as the release tells: whole numbers, not below 1."""
+        """Estimates of the numbers of negatives and positives: whole numbers, at least 1."""
         if self.public:
             positives = float(released[0])
         else:
@@ -158,10 +161,11 @@ class ClassCurves(Strategy):
         return max(records - sure, 1), sure
 
     def _positives(self, counted: float, curves: Reals, records: int) -> float:
-        """What the positives' curves tell, and what the negatives' leave of n, which err alike."""
+        """The mean of two estimates that err alike: from the positives' curves, and n less the
+        estimate from the negatives' curves."""
         if self._counts_positives:
             return counted
-        if not isinstance(self.curve, HierarchyMechanism):
+        if not isinstance(self.curve, HierarchyStrategy):
             return float(np.mean((curves[:, 1, -1] + records - curves[:, 0, -1]) / 2))
         totals = np.array([[self.curve.shape.total(each) for each in pair] for pair in curves])
         return float(np.mean((totals[:, 1] + records - totals[:, 0]) / 2))
@@ -176,30 +180,30 @@ class ClassCurves(Strategy):
         return monotone(found) if smoothing.kind == "isotonic" else found
 
     def count_variances(self, noise_variance: float) -> Reals:
-        """Of a class's count at each threshold, its size being known."""
+        """The variances of a class's count at each threshold, given the size of the class."""
         variances: Reals = self.curve.count_variances(noise_variance).copy()
         variances[-1] = 0.0
         return variances
 
     def size_variance(self, noise_variance: float) -> float:
-        """Of either class's size. That of trees is left out: it is within their counts."""
-        if self._counts_positives or not isinstance(self.curve, HierarchyMechanism):
+        """The variance of the size of either class. It is 0 for trees, whose counts contain it."""
+        if self._counts_positives or not isinstance(self.curve, HierarchyStrategy):
             return 0.0
         return noise_variance * self.curve.shape.total_variance / (2 * self.scores)
 
     @property
     def size_shares(self) -> Reals:
-        """How much of an error of a class's size is in its count at each threshold."""
-        if isinstance(self.curve, HierarchyMechanism):
+        """The part of an error of a class's size that its count at each threshold contains."""
+        if isinstance(self.curve, HierarchyStrategy):
             return self.curve.shape.total_shares
         return np.ones(self.points)
 
-    def words(self, scale: float) -> str:
-        return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {self.noisy}"
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.strategy}: {law.words()} on {self.noisy}"
 
     @property
     def noisy(self) -> str:
-        """What noise is added to."""
+        """The values that noise is added to."""
         curves = f"{self.curve.noisy}, for each class"
         if self.scores > 1:
             curves += f" and each of {self.scores} scores"

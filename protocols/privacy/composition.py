@@ -1,4 +1,4 @@
-"""What many (ε, δ) releases cost together: the optimal composition of what was charged.
+"""The cost of many (ε, δ) releases together: optimal composition of what was charged.
 
 A mechanism of which only (ε, δ) is known is dominated by one pair of distributions (Kairouz, Oh and
 Viswanath 2015, Theorem 3.3; Murtagh and Vadhan 2016): with probability δ it tells everything, else
@@ -16,20 +16,22 @@ view of earlier answers, only the plain sum is proved here (Rogers et al. 2016 d
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 
 Floats = NDArray[np.float64]
 
 GRID = 1 << 17
 """Points of the grid on which different ε meet."""
 MAX_GROUPS = 512
-"""Different ε that are told apart; more are rounded up to as many."""
+"""Different ε that are kept apart; beyond that, they are rounded up to as many."""
 _TAIL = 1e-18
-"""What each end of a binomial may lose; it counts as told entirely."""
+"""Probability cut off at each end of a binomial; it counts as told entirely."""
 _ARITHMETIC = 1e-9
 """Relative error allowed for in a binomial's probabilities."""
 
@@ -43,18 +45,22 @@ class _Losses:
     chances: Floats
 
 
-def composed_epsilon(charges: Iterable[tuple[float, float]], delta: float) -> float:
-    """The least ε found at which all (ε_i, δ_i) together are (ε, `delta`)-private.
+def composed_epsilon(charges: Mapping[PrivacyLoss, int], delta: float) -> float:
+    """The least ε found at which all losses together, each spent so often, are within ε, `delta`.
 
-    Never more than the plain sum where that holds. Infinite if an ε_i is, or if the δ_i use up
-    `delta`.
+    Never more than the plain sum where that holds. Infinite if a loss is unbounded, or if their δ
+    use up `delta`. Concentrated losses are summed and converted.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"delta is a probability from 0 to below 1, not {delta}")
-    charged = np.array(list(charges), dtype=np.float64).reshape(-1, 2)
-    epsilons, deltas = charged[:, 0], charged[:, 1]
-    if (deltas >= 1).any() or not np.isfinite(epsilons).all():
+    if not all(loss.bounded and loss.delta < 1 for loss in charges):
         return math.inf
+    if any(loss.rho is not None for loss in charges):
+        found = sum((loss * count for loss, count in charges.items()), NO_LOSS).at(delta).epsilon
+        return math.inf if found is None else float(found)
+    counts = list(charges.values())
+    epsilons = np.repeat([float(loss.epsilon or 0) for loss in charges], counts)
+    deltas = np.repeat([float(loss.delta) for loss in charges], counts)
     told = -math.expm1(math.fsum(np.log1p(-deltas)))
     if told > delta:
         return math.inf

@@ -31,7 +31,7 @@ LOSSES = (
     PrivacyLoss.of(2, 1e-6),
     PrivacyLoss.concentrated(Fraction(1, 7)),
 )
-SENSITIVITIES = (Sensitivity(1, 1), Sensitivity(6, 6), Sensitivity.of_l1(5))
+SENSITIVITIES = (Sensitivity(1, 1), Sensitivity(6, 6), Sensitivity.of_number(5))
 ORDERS = (1.01, 1.5, 2.0, 8.0, 64.0)
 
 Chances = NDArray[np.float64]
@@ -86,6 +86,17 @@ class NoiseLawContract:
             least = int(np.argmax(upto >= level - 1e-12)) - noises * self.far
             assert self.law.quantile(level, noises) == least
 
+    @pytest.mark.parametrize("noises", [1, 2, 7])
+    def test_the_width_of_much_noise_is_that_of_its_quantiles(self, noises: int) -> None:
+        little = PrivacyLoss.concentrated(Fraction(1, 10**6))
+        law = type(self.law).calibrated(little, Sensitivity(1, 1))
+        for level in (0.9, 0.975):
+            found = law.quantile(level, noises) / math.sqrt(noises * law.variance)
+            assert law.width(level, noises) == pytest.approx(found, rel=0.01)
+
+    def test_its_words_tell_the_size_of_its_noise_in_steps(self) -> None:
+        assert self.law.words() == self.law.words(1.0) != self.law.words(0.25)
+
     @pytest.mark.parametrize("loss", LOSSES, ids=str)
     @pytest.mark.parametrize("sensitivity", SENSITIVITIES)
     def test_a_calibrated_law_costs_what_was_granted_and_no_more(
@@ -120,6 +131,8 @@ class NoiseLawContract:
 
     @pytest.mark.parametrize("enough", [1, 2, 5])
     def test_enough_shares_sum_to_a_noise(self, enough: int) -> None:
+        if not self.law.has_shares:
+            pytest.skip("it is not drawn in shares")
         randomness = Randomness.from_seed(12, f"shares of {enough}")
         ids = np.arange(enough + 2, dtype=np.uint32)
         shares = self.law.draw_shares(ids, enough, SAMPLES // 4, randomness)

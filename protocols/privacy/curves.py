@@ -1,8 +1,8 @@
-"""Mechanisms that release the counts at N thresholds, each with its privacy map, by name.
+"""Strategies that release the counts at N thresholds under noise, by name.
 
-A mechanism says what is measured of the counts (linearly, so on shares too), how many noises there
-are and how they add to it, by how much replacing one record moves those noises, and what the curve
-is that the noisy values tell. `MECHANISMS` is the only list of them.
+A strategy says which linear functions of the counts are measured (so shares can be measured too),
+how many noises there are and how they add to the measured values, how far replacing one record
+moves those noises, and how a curve is estimated from the noisy values. `STRATEGIES` lists them all.
 """
 
 from abc import abstractmethod
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy import hb
 from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
 from tallyroom.protocols.privacy.strategies import Strategy
@@ -29,10 +30,12 @@ LOOKED_AT = 16
 
 
 @dataclass(frozen=True)
-class CurveMechanism(Strategy):
-    """Over counts at `points` thresholds. `smoothings` are the norms it can be smoothed in.
+class CurveStrategy(Strategy):
+    """A strategy over counts at `points` thresholds. Curves can be smoothed in the norms that
+    `smoothings` lists.
 
-    Noise of scale `sensitivity`/ε on each of `noises` integers makes the release ε-private.
+    Noise of a law that is calibrated to `sensitivity`, on each of `noises` integers, makes the
+    release private.
     """
 
     points: int
@@ -46,25 +49,26 @@ class CurveMechanism(Strategy):
 
     @abstractmethod
     def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
-        """As `estimate`, and non-decreasing. Raises `LocalError` for a solver that is not there."""
+        """Like `estimate`, and non-decreasing. Raises `LocalError` if the solver is missing."""
 
     @abstractmethod
     def count_variances(self, noise_variance: float) -> Reals:
-        """Of every estimated count."""
+        """The variance of every estimated count."""
 
     @property
     @abstractmethod
     def noises_in_count(self) -> float:
-        """How many noises of equal weight are in an estimated count, or vary as those of unequal
-        weight do: (Σw²)²/Σw⁴ has the kurtosis of their sum. The least of some counts."""
+        """How many noises of equal weight an estimated count contains. For unequal weights w,
+        (Σw²)²/Σw⁴ noises of equal weight have a sum of the same kurtosis. The smallest number
+        over some counts."""
 
     @property
     @abstractmethod
     def noisy(self) -> str:
-        """What noise is added to."""
+        """The values that noise is added to."""
 
-    def words(self, scale: float) -> str:
-        return f"{self.name}: discrete Laplace of scale {scale:.6g} on {self.noisy}"
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.name}: {law.words()} on {self.noisy}"
 
     @property
     def hierarchy(self) -> Hierarchy | None:
@@ -73,7 +77,7 @@ class CurveMechanism(Strategy):
 
 
 @dataclass(frozen=True)
-class HierarchyMechanism(CurveMechanism):
+class HierarchyStrategy(CurveStrategy):
     """A b-ary hierarchy of counts, of least mean variance, with best linear unbiased estimates."""
 
     name: ClassVar[str] = "hierarchy"
@@ -88,7 +92,7 @@ class HierarchyMechanism(CurveMechanism):
         return self.shape
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         return self.shape.sensitivity
 
     @property
@@ -131,7 +135,7 @@ class HierarchyMechanism(CurveMechanism):
 
 
 @dataclass(frozen=True)
-class HbMechanism(HierarchyMechanism):
+class HbStrategy(HierarchyStrategy):
     """The hierarchy with Qardaji, Yang and Li's branching: best for ranges rather than curves."""
 
     name: ClassVar[str] = "hb"
@@ -142,7 +146,7 @@ class HbMechanism(HierarchyMechanism):
 
 
 @dataclass(frozen=True)
-class TreeMechanism(CurveMechanism):
+class TreeStrategy(CurveStrategy):
     """S0's binary tree of noises (Theorem 1): counts are published, each with those of its path."""
 
     name: ClassVar[str] = "tree"
@@ -154,8 +158,9 @@ class TreeMechanism(CurveMechanism):
         return Tree(self.points)
 
     @property
-    def sensitivity(self) -> int:
-        return self.shape.levels + 1
+    def sensitivity(self) -> Sensitivity:
+        """So many nodes explain a shift of an interval, each by one (S0, Theorem 1)."""
+        return Sensitivity.of_counts(self.shape.levels + 1)
 
     @property
     def noises(self) -> int:
@@ -196,6 +201,6 @@ class TreeMechanism(CurveMechanism):
         return f"the nodes of S0's binary tree of {self.shape.levels} levels"
 
 
-MECHANISMS: Mapping[str, type[CurveMechanism]] = {
-    kind.name: kind for kind in (HierarchyMechanism, TreeMechanism, HbMechanism)
+STRATEGIES: Mapping[str, type[CurveStrategy]] = {
+    kind.name: kind for kind in (HierarchyStrategy, TreeStrategy, HbStrategy)
 }

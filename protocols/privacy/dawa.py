@@ -39,6 +39,7 @@ from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
 from tallyroom.protocols.privacy.hilbert import hilbert_order
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.privacy.tree import Number
 from tallyroom.protocols.randomness import Randomness
 
@@ -47,12 +48,12 @@ Vector = NDArray[np.float64]
 MAX_CELLS = 1 << 20
 MAX_RECORDS = 1 << 40
 PARTITION_SHARE = Fraction(1, 4)
-"""Of ε for stage 1, as the paper has it."""
+"""The share of ε for stage 1, as in the paper."""
 NOISE_PENALTY = Fraction(2)
-"""What a bucket costs besides, in scales of stage 1's noise; the paper has none. The partition of
-least noisy cost favours many buckets, since each is one more chance of a low noise: without the
-penalty it follows the noise, and is no better than HB. Chosen on synthetic histograms of 1024 cells
-(flat, steps, spikes, skewed, rough); privacy does not depend on it."""
+"""The penalty for each bucket, in scales of stage 1's noise; the paper has no penalty. The
+partition of least noisy cost favours many buckets, since each is one more chance of a low noise:
+without the penalty it follows the noise, and is no better than HB. Chosen on synthetic histograms
+of 1024 cells (flat, steps, spikes, skewed, rough); privacy does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,13 @@ class Buckets:
         return Hierarchy(cells, best_branching(cells)) if self.one_sided else hb.line(cells)
 
     @property
-    def sensitivity(self) -> int:
-        """How far replacing one record moves what `measure` gives, in the 1-norm."""
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one record moves what `measure` gives."""
         return self.hierarchy.sensitivity
 
     def totals(self, cells: NDArray[Number]) -> NDArray[Number]:
-        """Of each bucket; linear, so shares go in as well. Raises ValueError for another N."""
+        """The total of each bucket. It is linear, so it applies to shares too. Raises ValueError
+        for another N."""
         if cells.shape != (int(self.lengths.sum()),):
             raise ValueError(f"cells of shape {cells.shape} for {self.lengths.sum()} in buckets")
         starts = np.cumsum(self.lengths) - self.lengths
@@ -101,7 +103,7 @@ class DawaRelease:
 
 @dataclass(frozen=True)
 class Dawa:
-    """Both stages and what they spend."""
+    """Both stages, with the ε that each spends."""
 
     partition_epsilon: Fraction
     count_epsilon: Fraction
@@ -138,13 +140,13 @@ class Dawa:
         return Buckets(cheapest(costs), self.one_sided)
 
     def release(self, counts: ArrayLike, randomness: Randomness) -> DawaRelease:
-        """Both stages, from exact counts; raises as `partition`."""
+        """Runs both stages on exact counts; raises what `partition` raises."""
         cells = checked_counts(counts)
         buckets = self.partition(cells, randomness)
         exact = buckets.measure(cells)
         noisy = exact.astype(np.float64)
         if len(noisy):
-            mechanism = DiscreteLaplace.spending(self.count_epsilon, buckets.sensitivity)
+            mechanism = DiscreteLaplace.spending(self.count_epsilon, buckets.sensitivity.l1)
             noisy = (exact + mechanism.draw(len(exact), randomness)).astype(np.float64)
         return DawaRelease(buckets, buckets.estimate(noisy, float(cells.sum())))
 
@@ -197,7 +199,7 @@ def checked_integers(counts: ArrayLike) -> Integers:
 
 
 def checked_counts(counts: ArrayLike) -> Integers:
-    """As `checked_integers`, and none is negative."""
+    """Like `checked_integers`; negative counts are refused too."""
     cells = checked_integers(counts)
     if cells.min() < 0:
         raise ValueError("a count is negative")

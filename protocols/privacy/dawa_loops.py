@@ -43,7 +43,7 @@ def deviations(cells: Integers) -> Integers:
 
 
 def deviations_twin(cells: Integers) -> Integers:
-    """By all windows of every length: O(N²)."""
+    """The deviations, computed over all windows of every length: O(N²)."""
     n, levels = len(cells), levels_of(len(cells))
     table = np.zeros((levels, n), dtype=np.int64)
     for level in range(1, levels):

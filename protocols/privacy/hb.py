@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.privacy.hierarchy import Hierarchy, hb_branching
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.privacy.tree import Number, checked_epsilon
 
 Vector = NDArray[np.float64]
@@ -31,7 +32,7 @@ Grid = NDArray[np.float64]
 
 
 def line(cells: int) -> Hierarchy:
-    """HB over `cells` cells in a row. Raises ValueError for none."""
+    """HB over `cells` cells in a row. Raises ValueError if there are no cells."""
     return Hierarchy(cells, hb_branching(cells))
 
 
@@ -77,13 +78,13 @@ class GridHierarchy:
         return sum(rows * columns for rows, columns in self.level_shapes)
 
     @property
-    def sensitivity(self) -> int:
-        """How far replacing one record moves all node counts together, in the 1-norm."""
-        return 2 * self.height
+    def sensitivity(self) -> Sensitivity:
+        """As `Hierarchy.sensitivity`."""
+        return Sensitivity.of_counts(2 * self.height)
 
     def scale(self, epsilon: float) -> float:
         """Scale of a node's Laplace noise for an ε-DP release of all nodes."""
-        return self.sensitivity / checked_epsilon(epsilon)
+        return self.sensitivity.l1 / checked_epsilon(epsilon)
 
     def node_counts(self, cells: NDArray[Number]) -> NDArray[Number]:
         """Counts of all nodes from those of the cells; linear, so shares go in as well.

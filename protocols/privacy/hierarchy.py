@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.privacy.tree import Number, checked_epsilon, laplace_variance
 
 Vector = NDArray[np.float64]
@@ -64,16 +65,17 @@ class Hierarchy:
         return sum(self.level_sizes)
 
     @property
-    def sensitivity(self) -> int:
-        """How far replacing one record moves all node counts together, in the 1-norm."""
-        return 2 * self.height
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one record moves all node counts together: on each level it leaves
+        one block and enters another."""
+        return Sensitivity.of_counts(2 * self.height)
 
     def scale(self, epsilon: float) -> float:
         """Scale of a node's Laplace noise for an ε-DP release of all nodes."""
-        return self.sensitivity / checked_epsilon(epsilon)
+        return self.sensitivity.l1 / checked_epsilon(epsilon)
 
     def slices(self) -> list[slice]:
-        """Where each level stands in a vector of node values."""
+        """The position of each level in a vector of node values."""
         ends = np.cumsum((0, *self.level_sizes))
         return [slice(int(i), int(j)) for i, j in pairwise(ends)]
 
@@ -152,8 +154,8 @@ class Hierarchy:
         return upward
 
     def total(self, noisy: Vector) -> float:
-        """Best linear unbiased estimate of the number of records from the nodes alone, where it is
-        not public; 0 where there is no node."""
+        """Best linear unbiased estimate of the number of records from the nodes alone, for when
+        that number is not public; 0 if there are no nodes."""
         noisy = checked_nodes(self, noisy, 0.0)
         if not self.height:
             return 0.0
@@ -162,7 +164,7 @@ class Hierarchy:
 
     @property
     def total_variance(self) -> float:
-        """Of `total`, in units of a node's; infinite where there is no node."""
+        """The variance of `total`, in units of a node's; infinite if there are no nodes."""
         if not self.height:
             return math.inf
         return float(self._subtree_variances(np.ones(self.cells, dtype=np.bool_))[0].sum())
@@ -189,7 +191,7 @@ class Hierarchy:
 
     @property
     def total_shares(self) -> Vector:
-        """By how much every entry of `prefix_counts` grows with n."""
+        """How much every entry of `prefix_counts` grows with n."""
         return self._prefixes[0].copy()
 
     @cached_property

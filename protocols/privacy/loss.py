@@ -1,8 +1,8 @@
-"""What a release may tell of one unit of privacy: a loss, one value that composes and compares.
+"""A privacy loss bounds what a release may tell of one unit of privacy. It composes and compares.
 
-It is said in one of two measures. (ε, δ), which with δ = 0 is pure ε (Dwork, McSherry, Nissim and
-Smith 2006); or ρ of zero-concentrated differential privacy (Bun and Steinke 2016), with a δ where
-it holds but for that probability (their Definition 8.1). Without noise a loss is unbounded.
+There are two measures: (ε, δ), which with δ = 0 is pure ε (Dwork, McSherry, Nissim and Smith 2006),
+and ρ of zero-concentrated differential privacy (Bun and Steinke 2016), with a δ where it holds
+except with that probability (their Definition 8.1). Without noise a loss is unbounded.
 
 Rules, each on exact fractions wherever it is rational:
 
@@ -11,30 +11,61 @@ Rules, each on exact fractions wherever it is rational:
 - ρ-zCDP is (ε, δ)-DP for ε = min over α > 1 of αρ + (ln(1/δ) + (α−1)·ln(1−1/α) − ln α)/(α−1)
   (Canonne, Kamath and Steinke 2020, Proposition 12), at most ρ + 2·√(ρ·ln(1/δ)) (Bun and Steinke,
   Proposition 1.3);
-- of k units together it is (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Vadhan 2017, Lemma 2.2), or k²ρ (Bun
+- k units together lose (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Vadhan 2017, Lemma 2.2), or k²ρ (Bun
   and Steinke, Proposition 1.9).
 
-What is not rational is rounded up: a loss is never less than it says.
+Numbers that are not rational are rounded up, so the true loss is never more than the stated one.
+
+This file is also the only reader and writer of losses. `parse_epsilon` reads what a person wrote;
+`PrivacyLoss.read` and `decode` read what comes from a peer or a file, and take exactly what `text`
+and `encode` write.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 from tallyroom.protocols.errors import LocalError
 
 Number = Fraction | int
 
+MAX_TEXT = 64
+"""Characters of ε or ρ in exact text: receipts have room for as many."""
+_TEXT = re.compile(r"inf|(rho )?[0-9]+(/[1-9][0-9]*)?")
+EPSILON_RANGE = (1e-9, 1e9)
+
+
+def parse_epsilon(text: str) -> Fraction | None:
+    """Exactly the ε that a person wrote; None for `inf`, which means no noise."""
+    if text == "inf":
+        return None
+    try:
+        if len(text) <= MAX_TEXT and EPSILON_RANGE[0] <= _approximate(text) <= EPSILON_RANGE[1]:
+            return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        pass
+    least, most = EPSILON_RANGE
+    raise LocalError(
+        f"epsilon must be a positive number from {least:g} to {most:g}, or inf, not {text[:64]}"
+    )
+
+
+def _approximate(text: str) -> float:
+    """Bounded work on hostile input: an exponent of a million must not become a Fraction."""
+    numerator, _, denominator = text.partition("/")
+    return float(numerator) / float(denominator or 1)
+
 
 def as_written(number: float) -> Fraction:
-    """The decimal number that a person wrote: ten times 1e-6 is 1e-5, which doubles deny."""
+    """The decimal number that a person wrote. Ten times 1e-6 is 1e-5, which is false of doubles."""
     return Fraction(repr(float(number)))
 
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """`epsilon` or `rho`, and `delta`. A loss that has neither is unbounded: there is no noise."""
+    """`epsilon` or `rho`, and `delta`. With neither it is unbounded: there is no noise."""
 
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
@@ -45,13 +76,16 @@ class PrivacyLoss:
             raise ValueError("a loss is said in epsilon or in rho, not in both")
         if min(self.epsilon or 0, self.delta, self.rho or 0) < 0:
             raise ValueError(f"a privacy loss is not negative, as {self!r} is")
+        if self.rho == 0:  # the same as ε = 0, whatever δ is
+            object.__setattr__(self, "rho", None)
+            object.__setattr__(self, "epsilon", Fraction(0))
 
     # --- how it is made ---
 
     @classmethod
     def of(cls, epsilon: Number | None, delta: float = 0.0) -> Self:
-        """As people and messages write it: None is no noise, δ a decimal number. Raises
-        `LocalError` for a δ that is no probability below 1."""
+        """From ε, where None is no noise, and δ as a decimal number. Raises `LocalError` unless
+        δ is a probability below 1."""
         if not 0 <= delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {delta}")
         return cls(None if epsilon is None else Fraction(epsilon), as_written(delta))
@@ -76,24 +110,83 @@ class PrivacyLoss:
         """Whether nothing is told."""
         return self.bounded and not (self.epsilon or self.rho or self.delta)
 
+    @property
+    def measure(self) -> str:
+        return "epsilon" if self.rho is None else "rho"
+
+    @property
+    def letter(self) -> str:
+        return "ε" if self.rho is None else "ρ"
+
+    @property
+    def size(self) -> float:
+        """ε or ρ, infinite without noise."""
+        size = self.epsilon if self.rho is None else self.rho
+        return math.inf if size is None else float(size)
+
     def __str__(self) -> str:
         if not self.bounded:
             return "no noise"
-        letter, size = ("ε", self.epsilon) if self.rho is None else ("ρ", self.rho)
-        words = f"{letter} {float(size or 0):g}"
+        words = f"{self.letter} {self.size:g}"
         return f"{words}, δ {float(self.delta):.2g}" if self.delta else words
 
-    def encode(self) -> dict[str, object]:
-        """One loss has one encoding: exact text of ε or ρ, and δ as the number that was written."""
-        size = {"epsilon": "inf"} if self.rho is None else {"rho": str(self.rho)}
-        if self.epsilon is not None:
-            size = {"epsilon": str(self.epsilon)}
-        return {**size, "delta": float(self.delta)}
+    # --- how it is written and read ---
+
+    @property
+    def text(self) -> str:
+        """ε exactly, as `1/2` or `inf`; or ρ, as `rho 1/2`. Raises `LocalError` for a number that
+        `read` would not take back."""
+        text = "inf" if self.epsilon is None else str(self.epsilon)
+        text = text if self.rho is None else f"rho {self.rho}"
+        if len(text) > MAX_TEXT:
+            raise LocalError("epsilon or rho has too many digits: write it shorter")
+        return text
+
+    @property
+    def written_delta(self) -> float:
+        """The least double that, as people write it, is not below δ."""
+        nearest = float(self.delta)
+        return nearest if as_written(nearest) >= self.delta else math.nextafter(nearest, 1.0)
+
+    @classmethod
+    def read(cls, text: object, delta: object) -> Self:
+        """Reads a `text` and a `written_delta`, and no other spelling of them. Raises
+        `LocalError`."""
+        known = isinstance(text, str) and len(text) <= MAX_TEXT and _TEXT.fullmatch(text)
+        if not known or type(delta) is not float or not 0 <= delta < 1:
+            raise LocalError(f"not a privacy loss: {text!r:.40} with delta {delta!r:.40}")
+        measure, _, size = str(text).rpartition(" ")
+        number = None if size == "inf" else Fraction(size)
+        found = cls(None if measure else number, as_written(delta), number if measure else None)
+        if found.text != text or repr(found.written_delta) != repr(delta):
+            raise LocalError(f"a privacy loss is written {found.text}, not {text!r:.40}")
+        return found
+
+    def encode(self, prefix: str = "") -> dict[str, object]:
+        """The fields of a JSON document: exact text of `epsilon` or `rho`, and `delta`."""
+        size = self.text.removeprefix("rho ")
+        return {f"{prefix}{self.measure}": size, f"{prefix}delta": self.written_delta}
+
+    @classmethod
+    def decode(cls, fields: dict[str, Any], prefix: str = "") -> Self:
+        """Takes what `encode` wrote out of a document's fields. Raises `LocalError` on anything
+        else, such as both measures at once."""
+        names = [prefix + name for name in ("epsilon", "rho", "delta") if prefix + name in fields]
+        given = {name: fields.pop(name) for name in names}
+        text = given.get(f"{prefix}epsilon", f"rho {given.get(f'{prefix}rho')}")
+        found = cls.read(text, given.get(f"{prefix}delta"))
+        if found.encode(prefix) != given:
+            raise LocalError("a privacy loss has either epsilon or rho, and delta")
+        return found
+
+    def as_json(self) -> dict[str, float | str]:
+        """The fields of a result, as numbers to read and to plot; without noise ε is `inf`."""
+        return {self.measure: self.size if self.bounded else "inf", "delta": self.written_delta}
 
     # --- composition ---
 
     def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
-        """Of both releases together."""
+        """The loss of both releases together."""
         delta = self.delta + other.delta
         if not (self.bounded and other.bounded):
             return PrivacyLoss(None, delta)
@@ -102,7 +195,7 @@ class PrivacyLoss:
         return PrivacyLoss(None, delta, self._concentration + other._concentration)
 
     def __mul__(self, count: int) -> "PrivacyLoss":
-        """Of so many such releases."""
+        """The loss of so many such releases."""
         if count < 0:
             raise ValueError(f"there cannot be {count} releases")
         return self._scaled(Fraction(count), count * self.delta) if count else NO_LOSS
@@ -110,8 +203,8 @@ class PrivacyLoss:
     __rmul__ = __mul__
 
     def share(self, part: Fraction) -> "PrivacyLoss":
-        """A part of it, from 0 to 1. δ is rounded down to what a double holds: parts never come to
-        more than the whole."""
+        """A part of it, from 0 to 1. δ is rounded down to what a double holds, so that parts never
+        add up to more than the whole."""
         exact = self.delta * part
         delta = float(exact)
         while as_written(delta) > exact:
@@ -128,12 +221,12 @@ class PrivacyLoss:
     # --- groups ---
 
     def of_group(self, size: int) -> "PrivacyLoss":
-        """Of `size` units that change together, where this is the loss of one."""
+        """The loss of `size` units that change together, where this is the loss of one."""
         if size < 1:
             raise ValueError(f"a group has one unit or more, not {size}")
         if self.rho is not None:
             if self.delta and size > 1:
-                raise ValueError("the rule for groups is of ρ without δ")
+                raise ValueError("the rule for groups holds for ρ without δ")
             return PrivacyLoss(None, self.delta, self.rho * size**2)
         if self.epsilon is None or not self.delta or size == 1:
             return self._scaled(Fraction(size), self.delta)
@@ -146,13 +239,13 @@ class PrivacyLoss:
         return PrivacyLoss(self.epsilon * size, self.delta * Fraction(steps * _UP))
 
     def of_each(self, size: int) -> "PrivacyLoss":
-        """What one of `size` units may lose so that all together lose this, of ε and δ.
+        """The loss of one unit at which `size` units together have this loss, in ε and δ.
 
         The sum of `of_group` is e^(ε−ε/k)·(1−e^−ε)/(1−e^−(ε/k)), which overflows nowhere if it is
         divided by in this form.
         """
         if self.epsilon is None:
-            raise ValueError("what each of a group may lose is told of an ε")
+            raise ValueError("the loss of each unit of a group is known for ε only")
         each = self.epsilon / size
         shrink = math.expm1(-float(each)) / math.expm1(-float(self.epsilon))
         delta = float(self.delta) * shrink * math.exp(float(each - self.epsilon))
@@ -168,11 +261,11 @@ class PrivacyLoss:
         return self.epsilon**2 / 2
 
     def as_concentrated(self) -> "PrivacyLoss":
-        """In ρ, with the same δ."""
+        """The same loss in ρ, with the same δ."""
         return self if not self.bounded else PrivacyLoss(None, self.delta, self._concentration)
 
     def at(self, delta: float | Fraction) -> "PrivacyLoss":
-        """In (ε, δ), for a δ that is granted. Unbounded where that is not enough."""
+        """The loss in (ε, δ) for a given δ. Unbounded where that δ is not enough."""
         whole = delta if isinstance(delta, Fraction) else as_written(delta)
         if not self.bounded or self.delta > whole:
             return UNBOUNDED
@@ -185,8 +278,8 @@ class PrivacyLoss:
     # --- order ---
 
     def __le__(self, other: "PrivacyLoss") -> bool:
-        """Whether it is known to fit within `other`: whatever has this loss has that one too. Of
-        two losses, neither may fit within the other."""
+        """Whether every release with this loss is known to have the loss `other` as well. Two
+        losses may be incomparable."""
         if not other.bounded:
             return True
         if not self.bounded or self.delta > other.delta:
@@ -204,12 +297,12 @@ class PrivacyLoss:
 
 
 NO_LOSS = PrivacyLoss(Fraction(0))
-"""Of an answer that depends on nobody."""
+"""The loss of an answer that depends on nobody."""
 UNBOUNDED = PrivacyLoss()
-"""Of an answer without noise."""
+"""The loss of an answer without noise."""
 
 _UP = 1 + 2.0**-40
-"""What the arithmetic of doubles may have lost, many times over."""
+"""Covers rounding errors of doubles, many times over."""
 
 
 def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
@@ -217,7 +310,9 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     small it is, not whether it is right."""
     if not rho or delta >= 1:
         return Fraction(0)
-    size, needed = float(rho), -math.log(delta)
+    size, needed = float(rho), math.log(delta.denominator) - math.log(delta.numerator)
+    if float(delta):  # else it is below all doubles; nearer to 1, logarithms of both ends cancel
+        needed = -math.log(delta)
 
     def epsilon(log: float) -> float:
         """At α = 1 + e^log."""

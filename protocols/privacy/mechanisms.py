@@ -1,4 +1,4 @@
-"""Where noise is drawn, and discrete Laplace noise with its privacy map."""
+"""Who draws noise, and how much of it is in a release; and discrete Laplace noise."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace, representable
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.noise_law import Ids, NoiseLaw, Sensitivity
-from tallyroom.protocols.privacy.noise_sums import laplace_quantile
+from tallyroom.protocols.privacy.noise_sums import laplace_quantile, laplace_width
 from tallyroom.protocols.privacy.polya import polya_differences
 from tallyroom.protocols.randomness import Randomness
 
@@ -56,9 +56,9 @@ class Placement(StrEnum):
             case Placement.JOINT:
                 return (
                     "both servers draw one noise together inside a circuit and neither knows it; "
-                    "private while one of them does not collude with the analyst, if both follow "
-                    "the protocol: what server-0 garbles is not checked, and it could leave out "
-                    "all noise unseen"
+                    "private while one of them does not collude with the analyst; a server that "
+                    "garbles other noise ends the run, unless it guesses the noise that was drawn, "
+                    "which it then knows"
                 )
             case Placement.SHARED:
                 honest = honest_servers(servers, honest)
@@ -107,11 +107,12 @@ def parse_noise(text: str) -> tuple[Placement, int]:
 
 @dataclass(frozen=True)
 class DiscreteLaplace(NoiseLaw):
-    """P(x) ∝ e^(−|x|/scale)."""
+    """Discrete Laplace noise: P(x) ∝ e^(−|x|/scale)."""
 
     scale: Fraction
 
     name: ClassVar[str] = "laplace"
+    has_shares: ClassVar[bool] = True
 
     @classmethod
     def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> "DiscreteLaplace":
@@ -139,11 +140,19 @@ class DiscreteLaplace(NoiseLaw):
         """ε such that vectors within L1 distance `sensitivity` are ε-indistinguishable. δ is 0."""
         return sensitivity / self.scale
 
+    def words(self, step: float = 1.0) -> str:
+        return f"discrete Laplace of scale {float(self.scale) * step:.6g}"
+
     @property
     def variance(self) -> float:
         """2p/(1-p)^2 with p = exp(-1/scale)."""
         rate = 1 / float(self.scale)
         return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+
+    @classmethod
+    def of_variance(cls, variance: float) -> "DiscreteLaplace":
+        """The law of that variance, which is above 0."""
+        return cls(Fraction(1 / (2 * math.asinh(math.sqrt(1 / (2 * variance))))))
 
     def draw(self, count: int, randomness: Randomness) -> Integers:
         return discrete_laplace(count, self.scale, randomness)
@@ -158,18 +167,19 @@ class DiscreteLaplace(NoiseLaw):
     def quantile(self, level: float, noises: Fraction | int = 1) -> int:
         return laplace_quantile(level, self.scale, noises)
 
+    def width(self, level: float, noises: float) -> float:
+        return laplace_width(level, noises)
 
-def noise_variance(
-    mechanism: NoiseLaw,
-    placement: Placement,
-    parties: int,
-    servers: int,
-    contributors: int | None = None,
-    honest: int = 0,
-) -> float:
-    """Variance of the noise in each released integer; the rest is as in `noises_in`."""
-    noises = noises_in(placement, parties, servers, contributors, honest)
-    return mechanism.variance * noises.numerator / noises.denominator
+
+LAPLACE = DiscreteLaplace.name
+"""The law that is drawn where nobody asks for another."""
+
+
+def laplace_scale(law: NoiseLaw) -> Fraction:
+    """The scale of the only law that circuits draw. Raises `LocalError` for another law."""
+    if not isinstance(law, DiscreteLaplace):
+        raise LocalError(f"noise inside a circuit is discrete Laplace, not {law.name}")
+    return law.scale
 
 
 def noises_in(
@@ -195,27 +205,3 @@ def noises_in(
         case Placement.PARTIES:
             shares = parties if contributors is None else contributors
             return Fraction(shares, enough_shares(parties))
-
-
-EPSILON_RANGE = (1e-9, 1e9)
-
-
-def parse_epsilon(text: str) -> Fraction | None:
-    """Exactly the number that was written; None for `inf`, which means no noise."""
-    if text == "inf":
-        return None
-    try:
-        if len(text) <= 64 and EPSILON_RANGE[0] <= _approximate(text) <= EPSILON_RANGE[1]:
-            return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        pass
-    least, most = EPSILON_RANGE
-    raise LocalError(
-        f"epsilon must be a positive number from {least:g} to {most:g}, or inf, not {text[:64]}"
-    )
-
-
-def _approximate(text: str) -> float:
-    """Bounded work on hostile input: an exponent of a million must not become a Fraction."""
-    numerator, _, denominator = text.partition("/")
-    return float(numerator) / float(denominator or 1)

@@ -1,9 +1,12 @@
-"""The contract of a noise law: how the noise on integers is distributed, and what that costs.
+"""The contract of a noise law: how noise on integers is distributed, and what that costs.
 
-A law is a frozen dataclass of exact numbers, calibrated to a loss and to a sensitivity. Who draws
-it is the placement's affair (`protocols.privacy.mechanisms.Placement`). Laws are found by name
-through the entry-point group `tallyroom.noise_laws`; every law passes `NoiseLawContract`
-(`protocols.privacy.conformance`).
+A law is a frozen dataclass of exact numbers, calibrated to a loss and to a sensitivity. Everything
+that depends on how noise is distributed is asked of it: draws, shares, variance, intervals, words
+and the privacy loss. Who draws the noise is the placement's affair
+(`protocols.privacy.mechanisms.Placement`).
+
+Laws are found by name through the entry-point group `tallyroom.noise_laws`, and a query says by
+name which one it wants. Every law passes `NoiseLawContract` (`protocols.privacy.conformance`).
 """
 
 from abc import ABC, abstractmethod
@@ -24,25 +27,41 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The most that replacing one unit of privacy moves the integers that noise is added to: in
-    the L1 norm, and in the square of the L2 norm. Both are exact bounds."""
+    """The most that replacing one record, or one unit of privacy, moves the integers that noise
+    is added to: in the L1 norm, and in the square of the L2 norm. Both are exact bounds."""
 
     l1: int
     squared_l2: int
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.l1 <= self.squared_l2 <= self.l1**2:
+            raise ValueError(f"integers cannot move as {self!r} says")
+
     @classmethod
-    def of_l1(cls, l1: int) -> Self:
-        """Where nothing else is known: no L2 norm is above the L1 norm."""
-        return cls(l1, l1**2)
+    def of_number(cls, most: int) -> Self:
+        """One integer moves, by at most `most`."""
+        return cls(most, most**2)
+
+    @classmethod
+    def of_counts(cls, many: int) -> Self:
+        """So many integers move by one each."""
+        return cls(many, many)
+
+    def of_group(self, size: int) -> Self:
+        """Of a unit of so many records, where this is that of one."""
+        return type(self)(self.l1 * size, self.squared_l2 * size**2)
 
 
 class NoiseLaw(ABC):
     """Noise of this law is added to each integer of a vector, independently.
 
-    Adjacency: one unit is replaced; the number of records is public.
+    Adjacency: one unit is replaced; the number of records is public. Noise is symmetric, and
+    exceeds 2^62 with negligible probability: sums with their noise have to fit the ring.
     """
 
     name: ClassVar[str]
+    has_shares: ClassVar[bool]
+    """Whether several can draw it in shares (`draw_shares`)."""
 
     @classmethod
     @abstractmethod
@@ -56,6 +75,10 @@ class NoiseLaw(ABC):
     @abstractmethod
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         """The cost of a release: the law's privacy map."""
+
+    @abstractmethod
+    def words(self, step: float = 1.0) -> str:
+        """The law and the size of its noise, for people, where an integer stands for `step`."""
 
     @property
     @abstractmethod
@@ -71,13 +94,19 @@ class NoiseLaw(ABC):
         `level`, from ½ to below 1; shares make parts of a noise."""
 
     @abstractmethod
+    def width(self, level: float, noises: float) -> float:
+        """The quantile of that level of a sum of so many noises, in standard deviations of the
+        sum, where noise is so large that the sum is as good as continuous. Values that have about
+        so many noises of equal weight in them are told by it."""
+
+    @abstractmethod
     def draw(self, count: int, randomness: Randomness) -> Integers:
         """So many independent noises."""
 
     @abstractmethod
     def draw_shares(self, ids: Ids, enough: int, count: int, randomness: Randomness) -> Integers:
         """What each of several drawers adds, shape (len(ids), count): the shares of any `enough`
-        of them sum to noises of this law. Raises `LocalError` where the law has no shares.
+        of them sum to noises of this law. Not called where the law has no shares.
 
         A drawer's share depends on its id and the randomness, not on who else is in the block.
         """
@@ -87,3 +116,8 @@ def noise_law_named(name: str) -> type[NoiseLaw]:
     """Raises `LocalError` if there is none of that name, or if it cannot be loaded."""
     kind: type[NoiseLaw] = registry.kind_named(registry.NOISE_LAWS, name, NoiseLaw)
     return kind
+
+
+def noise_laws() -> dict[str, type[NoiseLaw]]:
+    """All laws that can be loaded, by name."""
+    return registry.loadable(registry.NOISE_LAWS)

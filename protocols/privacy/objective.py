@@ -40,14 +40,14 @@ Matrix = NDArray[np.float64]
 Wide = NDArray[np.longdouble]
 
 STEPS = 1 << 18
-"""Of the grid of records, in 1: records are whole numbers of them."""
+"""Steps of the grid of records in 1: records are whole numbers of steps."""
 GRID = 1 << 20
-"""Of the grid of coefficients, in 1."""
+"""Steps of the grid of coefficients in 1."""
 JACOBIAN_SHARE = Fraction(1, 3)
 """ε₂/ε where nobody asks for a larger λ: about the least sum of squared bias λθ and of the noise's
 variance for coefficients of 2, whatever ε and m."""
 LEAST_PENALTY = 1e-3
-"""λ never is less, so that a minimum exists and numbers tell where."""
+"""The least λ: with it a minimum exists and can be computed."""
 MAX_PENALTY = 1e12
 MAX_NEWTON_STEPS = 200
 
@@ -91,8 +91,8 @@ class ObjectivePerturbation:
     def spending(
         cls, epsilon: Fraction, terms: int, penalty: float = 0.0, square: int | None = None
     ) -> "ObjectivePerturbation":
-        """With a λ of `penalty` or more; s is m unless given. Raises `LocalError` for a penalty
-        that is none."""
+        """The perturbation that spends ε, with a λ of at least `penalty`; s is m unless given.
+        Raises `LocalError` for an invalid penalty."""
         if not 0 <= penalty <= MAX_PENALTY:
             raise LocalError(f"a penalty is from 0 to {MAX_PENALTY:g}, not {penalty:g}")
         square = terms if square is None else square
@@ -116,9 +116,9 @@ class ObjectivePerturbation:
         """
         design = records / STEPS
         if records.shape[1] != self.terms or (np.abs(records) > STEPS).any():
-            raise ValueError(f"records are of {self.terms} entries within [-1, 1]")
+            raise ValueError(f"a record must have {self.terms} entries within [-1, 1]")
         if len(design) and float((design**2).sum(axis=1).max()) > self.square * (1 + 1e-9):
-            raise ValueError(f"squares of a record's entries come to {self.square} at most")
+            raise ValueError(f"the squares of a record's entries must sum to at most {self.square}")
         noise = CubeNoise(self.terms, 2 / self.noise, randomness)
         return certain_minimum(records, positive, self.penalty, noise)
 
@@ -246,7 +246,7 @@ def _in_decimals(
     inverse: Matrix,
     digits: int,
 ) -> Integers | None:
-    """The same with so many digits, a record at a time: slow, and seldom needed."""
+    """The same sums with so many digits, one record at a time: slow, and seldom needed."""
     with decimal.localcontext(prec=digits + 20, Emin=-(10**9), Emax=10**9):
         bounds = [tuple(map(_decimal, each)) for each in noise.bounds()]
         linear = [(low + high) / 2 for low, high in bounds]

@@ -1,11 +1,12 @@
 """PriROC: ROC curves at thresholds that are private too (S2 §3.2). Needs a trusted curator.
 
-A share of ε buys thresholds that part the scores about evenly (`quantiles.recursive_medians`), the
-rest both classes' counts between them; PriROC-fix spaces its thresholds evenly and spends all on
-counts. S2 halves the rest among the classes. Here the classes' bins stand in one row, of which a
-record is in one: replacing it, its label included, is replacing it in that row, and the rest buys
-both at once. That is no less noise than S2's halves have, if its DAWA is the published one, for
-adding or removing a record. n is public, the sizes of the classes are what their bins add up to.
+A share of ε buys thresholds that divide the scores about evenly (`quantiles.recursive_medians`);
+the rest buys both classes' counts between them. PriROC-fix spaces its thresholds evenly and spends
+all of ε on counts. S2 halves the rest among the classes. Here the bins of both classes form one
+row, and a record is in one bin of it: replacing a record with its label is a replacement in that
+row, so the rest buys both classes at once. That is no less noise than S2's halves have, if its DAWA
+is the published one, for adding or removing a record. n is public; the size of a class is the sum
+of its bins.
 
 **How many bins.** S2 takes the largest power of two up to n, and leaves it to DAWA to merge them.
 But noise decides how many bins K of a class can be told apart. An AUC is a sum over 2K counts with
@@ -41,9 +42,9 @@ Vector = NDArray[np.float64]
 
 MAX_DEPTH = 10
 THRESHOLD_SHARE = Fraction(1, 5)
-"""Of ε, for thresholds, as S2 has it."""
+"""The share of ε for thresholds, as in S2."""
 BINS_EXPONENT = 0.4
-"""Of n·ε, for the number of bins."""
+"""The number of bins is about n·ε to this power."""
 COUNTS = ("hb", "dawa")
 
 
@@ -66,7 +67,7 @@ class PrirocRelease:
 
     @property
     def distributions(self) -> ClassDistributions:
-        """Monotone. Either class is taken to hold at least one record."""
+        """Monotone distributions. Each class is assumed to hold at least one record."""
         negative, positive = self.bins.reshape(2, -1)
         sizes = [max(float(each.sum()), 1.0) for each in (negative, positive)]
         curves = [
@@ -86,7 +87,8 @@ def priroc(
     fixed: bool = False,
     counts: str = "hb",
 ) -> PrirocRelease:
-    """From how many records of each class are in each cell of the scores; ε-DP for replacing one.
+    """Releases the curve, given how many records of each class are in each cell of the scores; ε-DP
+    for replacing one record.
 
     `fixed` is PriROC-fix. Bins between equal thresholds are empty, as everybody can see, and take
     no noise. Raises ValueError for a depth outside 1..10, or as the mechanisms do.
@@ -115,6 +117,6 @@ def _noisy_counts(row: Integers, epsilon: Fraction, counts: str, randomness: Ran
     if counts == "dawa":
         return Dawa.spending(epsilon, one_sided=True).release(row, randomness).cells
     shape = hb.line(len(row))
-    noise = DiscreteLaplace.spending(epsilon, shape.sensitivity).draw(shape.nodes, randomness)
+    noise = DiscreteLaplace.spending(epsilon, shape.sensitivity.l1).draw(shape.nodes, randomness)
     noisy = (shape.node_counts(np.cumsum(row)) + noise).astype(np.float64)
     return shape.cell_counts(noisy, float(row.sum()))

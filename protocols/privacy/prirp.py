@@ -1,9 +1,9 @@
 """PriRP: residuals against fitted values as private counts in a grid (S2 §4.2).
 
-First how far each axis reaches, by the sparse vector technique (S2's Algorithm 2, with a cap on its
-loop); then counts of the m × m cells between the bounds, and of one more cell for all that lies
-outside: so the cells hold all n records, which are public, and replacing a record moves two of
-them. Four things differ from S2.
+The sparse vector technique (S2's Algorithm 2, with a cap on its loop) first finds how far each axis
+reaches. Then the records are counted in the m × m cells between the bounds, and in one more cell
+for all that lie outside: so the cells hold all n records, whose number is public, and replacing a
+record moves two counts. Four things differ from S2.
 
 - **The threshold.** S2 asks for 95 % of the records, and 95.4 % of a normal law lie within two
   deviations: noise as small as 0.4 % of n makes the search run past the right bound, to twice or
@@ -46,16 +46,16 @@ from tallyroom.protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
 Axis = tuple[float, float]
-"""From where to where."""
+"""The lower and the upper end of an axis."""
 
 WITHIN = 0.95
-"""θ/n: the part of records that bounds are to hold on each axis."""
+"""θ/n: the part of the records that the bounds of each axis must hold."""
 HALFWAY = 0.82
 """Between that and the 68 % of a normal law within half the bound that holds 95 %."""
 PASSED_OVER = 0.025
 """The probability that noise leads past a bound that holds θ records."""
 REACH_SHARE = Fraction(3, 10)
-"""Of ε, for both axes."""
+"""The share of ε that finds both axes."""
 SHAPES = ((0.0, 1.0), (1.0, 0.0), (0.25, 1.0), (1.0, 0.25), (1.0, 1.0))
 """How far an axis reaches below 0 and above it, in parts of a bound b, in the order of widths."""
 REACH_UNITS = (3, 2)
@@ -67,20 +67,21 @@ NO_NOISE_SIDE = 32
 SIMILARITY_SIDE = 10
 MARGIN = 0.1
 NOISE_ALONE = 2.0
-"""Deviations below which a total of columns may be nothing but noise."""
+"""A total of columns below so many deviations may be nothing but noise."""
 
 
 # --- how far the axes reach ---
 
 
 def size_of(values: Column, unit: float, doublings: int) -> Integers:
-    """For each value the first i with |value| ≤ μ·2^i; `doublings` where there is none."""
+    """The first i with |value| ≤ μ·2^i for each value; `doublings` if no i is large enough."""
     bounds = np.ldexp(unit, np.arange(doublings))
     return np.searchsorted(bounds, np.abs(values), side="left").astype(np.int64)
 
 
 def signed_size_of(values: Column, unit: float, doublings: int) -> Integers:
-    """The same, `doublings` more where the value is negative; twice that where there is none."""
+    """Like `size_of`, plus `doublings` for negative values; 2·`doublings` if no i is large
+    enough."""
     sizes = size_of(values, unit, doublings)
     signed = sizes + doublings * (values < 0)
     return np.where(sizes == doublings, 2 * doublings, signed)
@@ -103,7 +104,7 @@ def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
 
 
 def axis_at(index: int, unit: float) -> Axis:
-    """What that entry of `within` is about, from counts by signed size."""
+    """The axis that an entry of `within` counts, from counts by signed size."""
     doubled, shape = divmod(index, len(SHAPES))
     below, above = SHAPES[shape]
     reach = math.ldexp(unit, doubled)
@@ -111,12 +112,12 @@ def axis_at(index: int, unit: float) -> Axis:
 
 
 def reach_at(index: int, unit: float) -> float:
-    """The same from counts by size: how far from 0."""
+    """How far from 0 the axis of an entry of `within` reaches, from counts by size."""
     return math.ldexp(unit, index)
 
 
 def wanted(records: int) -> int:
-    """θ: how many records bounds are to hold."""
+    """θ: the number of records that bounds must hold."""
     return math.ceil(Fraction(repr(WITHIN)) * records)
 
 
@@ -136,8 +137,8 @@ def first_within(scores: Integers, threshold: int) -> int:
 def private_reaches(
     scores: Sequence[Integers], threshold: int, epsilon: Fraction, randomness: Randomness
 ) -> tuple[int, int]:
-    """The same for both axes, ε-DP, from exact counts within bounds: of fitted values, by signed
-    size, and of residuals, by size. No other score may be among them: noise would find it too."""
+    """Finds both axes, ε-DP, from exact counts within bounds: fitted values by signed size,
+    residuals by size. The counts must hold no other score: noise would find it too."""
     found = []
     for each, units in zip(scores, REACH_UNITS, strict=True):
         part = Fraction(units, sum(REACH_UNITS)) * epsilon
@@ -152,7 +153,7 @@ def private_reaches(
 
 
 def side_for(records: int, epsilon: Fraction | float | None) -> int:
-    """m, by S2 §4.2.2; without noise there is no best one."""
+    """The number m of cells per side, by S2 §4.2.2; without noise no m is best."""
     if epsilon is None:
         return NO_NOISE_SIDE
     side = math.floor(math.sqrt(WITHIN**2 * records * float(epsilon) / PER_CELL))
@@ -182,15 +183,16 @@ def projected(cells: Column, records: int) -> Column:
 
 
 def beyond_data(columns: Column, deviation: float) -> int:
-    """How many of the first columns hold nothing that noise does not explain: the total of no
-    number of them, up to that, is above `NOISE_ALONE` deviations of its noise."""
+    """The number of first columns that noise alone explains: the totals of the first 1, 2, … of
+    them are all at most `NOISE_ALONE` deviations of their noise."""
     totals, sizes = np.cumsum(columns), np.arange(1, len(columns) + 1)
     above = np.flatnonzero(totals > NOISE_ALONE * deviation * np.sqrt(sizes))
     return int(above[0]) if len(above) else len(columns)
 
 
 def whole(cells: Column) -> Integers:
-    """Whole counts within 1 of those, and along the curve no stretch's total is further off."""
+    """Whole counts within 1 of the given ones; the total of any stretch along the curve is within 1
+    too."""
     upto: Integers = np.rint(np.cumsum(cells)).astype(np.int64)
     counts: Integers = upto - np.append(0, upto[:-1])
     return counts
@@ -215,7 +217,7 @@ class PlotGrid:
 
     @property
     def edges(self) -> tuple[Column, Column]:
-        """Of fitted values and of residuals."""
+        """The edges of cells, on the axis of fitted values and on that of residuals."""
         reach = self.residual_reach
         across, up = (np.linspace(*axis, self.side + 1) for axis in (self.fitted, (-reach, reach)))
         return across, up
@@ -264,7 +266,7 @@ class PlotGrid:
         return counts.reshape(self.side, self.side)
 
     def sampled(self, grid: Integers, generator: np.random.Generator) -> tuple[Column, Column]:
-        """As many points in each cell as it counts, anywhere within it."""
+        """Random points: as many in each cell as the cell counts, anywhere within it."""
         rows, columns = np.repeat(np.indices(grid.shape).reshape(2, -1), grid.ravel(), axis=1)
         across, up = self.edges
         fitted, residuals = (
@@ -275,12 +277,12 @@ class PlotGrid:
 
 
 def dawa_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> Column:
-    """All cells as S2 has them, from exact counts in Hilbert's order."""
+    """All cells by DAWA, as in S2, from exact counts in Hilbert's order."""
     return Dawa.spending(epsilon).release(counts, randomness).cells
 
 
 def laplace_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> Column:
-    """All cells, noise on each: replacing a record moves two of them by one."""
+    """All cells with noise on each: replacing a record moves two of them by one."""
     mechanism = DiscreteLaplace.spending(epsilon, 2)
     return (counts + mechanism.draw(len(counts), randomness)).astype(np.float64)
 
@@ -322,7 +324,7 @@ class TruePlot:
         return across, up
 
     def shares(self, fitted: Column, residuals: Column) -> Column:
-        """The part of those points in each cell; all 0 where there is no point."""
+        """The share of these points that lies in each cell; all 0 if there are no points."""
         counts, _, _ = np.histogram2d(fitted, residuals, bins=self.edges)
         return counts / max(len(fitted), 1)
 

@@ -111,7 +111,7 @@ KEPT = 0.9  # p: chance that a cell with records passes the threshold; S4 names 
 
 @dataclass(frozen=True)
 class PublicShape:
-    """What is public of the data: n records, d − 1 attributes to choose from, q classes.
+    """The public shape of the data: n records, d − 1 attributes to choose from, q classes.
 
     Raises LocalError for fewer than two records or classes, or no attribute.
     """
@@ -126,7 +126,8 @@ class PublicShape:
 
     @property
     def bins(self) -> int:
-        """For numeric attributes in [0, 1]: ⌈1/bw − ½⌉ with Lei's bw = (ln n/n)^(1/d).
+        """The number of bins of a numeric attribute in [0, 1]: ⌈1/bw − ½⌉ with Lei's
+        bw = (ln n/n)^(1/d).
 
         Two at least, as S4 §2 has of every attribute: for 36 of 6000 records the formula gives
         one, and one bin tells nothing.

@@ -33,7 +33,7 @@ def rank(q: Fraction, count: int) -> int:
 
 
 def quantile(values: Integers, q: Fraction, lower: int, upper: int) -> Fraction:
-    """Of sorted values, exactly."""
+    """The exact quantile of sorted values."""
     if not len(values):
         return Fraction(lower + upper, 2)
     return Fraction(int(values[rank(q, len(values)) - 1]))
@@ -117,7 +117,7 @@ def checked_values(values: ArrayLike, lower: int, upper: int) -> Integers:
     """Sorted. Raises ValueError for bounds that cross or lie 2^50 apart or beyond ±2^60, or values
     that are no integers or outside the bounds."""
     if not (lower <= upper <= lower + MAX_RANGE and max(abs(lower), abs(upper)) <= 1 << 60):
-        raise ValueError(f"[{lower}, {upper}] is no range of at most 2^50")
+        raise ValueError(f"[{lower}, {upper}] is not a range of at most 2^50")
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"values must be a vector, not of shape {array.shape}")

@@ -4,8 +4,8 @@
 post-processing of the ideal mechanism, so whatever is proved for real noise holds for the output,
 whatever the grid. The samplers never round earlier: a real is a stream of random bits of which only
 as many are drawn as the decision takes (the comparison, the rounding), so that the output has
-exactly the ideal distribution. `value` and `scale` are the rationals given; that they are private
-functions of the data is the caller's to prove. How long a draw takes depends on what is drawn.
+exactly the ideal distribution. `value` and `scale` are rationals; the caller must prove that they
+are private functions of the data. The time that a draw takes depends on what is drawn.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HALF = Fraction(1, 2)
 
 
 class Real(Protocol):
-    """A real number that is known as well as it has to be."""
+    """A real number, known to as many digits as a decision needs."""
 
     def bounds(self) -> tuple[Fraction, Fraction]: ...
     def refine(self) -> None: ...

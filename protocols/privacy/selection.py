@@ -46,7 +46,7 @@ LARGEST_SCORE = 1 << 60
 class Exponential:
     """P(i) ∝ exp(score_i / scale), exactly: no weight is ever rounded.
 
-    A uniform candidate is kept with probability exp(−gap/scale), gap being what it lacks to the
+    A uniform candidate is kept with probability exp(−gap/scale), where gap is its distance from the
     best: the chance that a geometric variable reaches the gap. About N tries at worst.
     """
 
@@ -95,7 +95,7 @@ class Above:
 
 @dataclass(frozen=True)
 class NoneAbove:
-    """No query was, out of `asked`."""
+    """None of the `asked` queries was above the threshold."""
 
     asked: int
 
@@ -158,7 +158,9 @@ class Search:
         than the search has paid for.
         """
         if self._ended:
-            raise LocalError("this search has had its yes; another one costs another epsilon")
+            raise LocalError(
+                "this search has ended with a yes: another search costs another epsilon"
+            )
         if self.asked == self._limit:
             raise LocalError(f"this search has asked all of its {self._limit} queries")
         exact = int(checked_scores([score])[0])
@@ -180,7 +182,7 @@ def checked_scores(scores: ArrayLike) -> Integers:
 
 
 def _gaps(scores: ArrayLike) -> Integers:
-    """What each score lacks to the best."""
+    """The difference between the best score and each score."""
     exact = checked_scores(scores)
     gaps: Integers = exact.max() - exact
     return gaps

@@ -47,7 +47,7 @@ INFLATION = 1 + 2.0**-30
 GRID = Fraction(1, 1 << 40)
 FIXED_POINT = 60
 LARGEST_EPSILON = 64
-"""Cauchy noise for more is that for so much: a scale of 1e-14 S."""
+"""A larger ε gets the Cauchy noise for this one: a scale of 1e-14 S."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class SmoothNoise:
 
     @property
     def beta(self) -> float:
-        """What bounds passed to `release` must be smooth for, the slack already taken off."""
+        """The β for which bounds passed to `release` must be smooth; slack is already
+        subtracted."""
         if self.delta:
             exact = math.log1p(float(self.epsilon) / (-2 * math.log(self.delta)))
         else:
@@ -76,7 +77,8 @@ class SmoothNoise:
         return exact - SMOOTHNESS_SLACK
 
     def scale(self, smooth: float) -> Fraction:
-        """Of the noise, from a smooth bound. Raises ValueError unless it is positive and finite."""
+        """The scale of the noise for a smooth bound. Raises ValueError unless the bound is positive
+        and finite."""
         if not (math.isfinite(smooth) and smooth > 0):
             raise ValueError(f"a smooth bound must be positive and finite, not {smooth}")
         if self.delta:

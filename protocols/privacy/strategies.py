@@ -1,10 +1,11 @@
 """Strategies: which linear functions of a sum are released, and where noise is added to them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
 
 from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 
 
 class Strategy(ABC):
@@ -15,8 +16,15 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def sensitivity(self) -> int:
-        """The L1 norm, in units of the noises, of the change that replacing one record makes."""
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one record moves the values, in units of the noises: some change of
+        the noises that is no larger makes up for it."""
+
+    @property
+    def any_law(self) -> bool:
+        """Whether noise of any law may be added. Adding it is private in any case; where a public
+        number that decides what is told goes by Laplace noise, no other may be asked for."""
+        return True
 
     @property
     @abstractmethod
@@ -37,8 +45,18 @@ class Strategy(ABC):
         """How the noises add to the measured values."""
 
     @abstractmethod
-    def words(self, scale: float) -> str:
-        """The mechanism by name, given the scale of one noise in units of the sum."""
+    def words(self, law: NoiseLaw) -> str:
+        """The mechanism by name, given the law of one noise in units of the sum."""
+
+
+class Summed(Protocol):
+    """Vectors that are added up. Every `Encoding` is one."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +65,10 @@ class PlainSum(Strategy):
 
     length: int
     moved: int
-    """The most that replacing one record moves the sum, in L1."""
+    """The most that replacing one record moves the sum, in the L1 norm."""
+    moved_squared: int = field(repr=False)
+    """The square of the most in the L2 norm. Like `moved` it follows from the encoding, which is
+    part of a plan's identity."""
     unit: float = 0.0
     """The step of sums of real numbers; 0 where integers are counted."""
     summed: str = ""
@@ -55,9 +76,15 @@ class PlainSum(Strategy):
 
     measures: ClassVar[bool] = False
 
+    @classmethod
+    def of(cls, vectors: Summed, **said: Any) -> Self:
+        """The sum of such vectors; `said` are the other fields."""
+        moved = vectors.sensitivity
+        return cls(vectors.length, moved.l1, moved.squared_l2, **said)
+
     @property
-    def sensitivity(self) -> int:
-        return self.moved
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.moved, self.moved_squared)
 
     @property
     def noises(self) -> int:
@@ -73,12 +100,9 @@ class PlainSum(Strategy):
     def place(self, noise: Vector) -> Vector:
         return noise
 
-    def words(self, scale: float) -> str:
+    def words(self, law: NoiseLaw) -> str:
         if self.summed:
-            sums = f"{self.length} sums of {self.summed}"
-            return f"discrete Laplace of scale {scale * self.unit:.6g} on {sums}"
+            return f"{law.words(self.unit)} on {self.length} sums of {self.summed}"
         if self.unit:
-            step = self.unit
-            sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"
-            return f"discrete Laplace of scale {sized}"
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
+            return f"{law.words(self.unit)} on the sum, in steps of {self.unit:.2g}"
+        return f"{law.words()} on {self.noises} integers"

@@ -133,8 +133,8 @@ class ThresholdedHistogram:
         return self.noise.privacy_map(2)
 
     def sample(self, cells: Integers, space: int, randomness: Randomness) -> SparseCounts:
-        """From the cell of every record. Raises LocalError if too many empty cells are expected to
-        pass, ValueError for a cell outside the space."""
+        """Samples the histogram from the cell of every record. Raises LocalError if too many empty
+        cells are expected to pass, ValueError for a cell outside the space."""
         if not 1 <= space <= MAX_SPACE:
             raise LocalError(f"a space has 1 to 2^60 cells, not {space}")
         if len(cells) and not (cells.min() >= 0 and cells.max() < space):

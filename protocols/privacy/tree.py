@@ -55,7 +55,7 @@ class Tree:
     def noise_at(
         self, indices: NDArray[np.int64], nodes: NDArray[np.uint64], noise: NDArray[Number]
     ) -> NDArray[Number]:
-        """What Eq. 2 adds to n·F(τ_i): the sums of `noise` along the paths.
+        """The noise that Eq. 2 adds to n·F(τ_i): the sums of `noise` along the paths.
 
         `noise[k]` is the noise of `nodes[k]`, increasing; unsigned noise adds in the ring of its
         type. Raises ValueError if a node that is needed is missing.
@@ -70,7 +70,8 @@ class Tree:
         return total
 
     def whole_noise(self, noise: NDArray[Number]) -> NDArray[Number]:
-        """As `noise_at` for all of 1..N, with `noise[v − 1]` for every node v of the tree; O(N)."""
+        """Does `noise_at` for all of 1..N, with `noise[v − 1]` for every node v of the tree;
+        O(N)."""
         if len(noise) != 2 ** (self.levels + 1) - 1:
             raise ValueError(f"{len(noise)} noises for {2 ** (self.levels + 1) - 1} nodes")
         total = noise[:1]
@@ -87,7 +88,7 @@ class Tree:
         return (self.levels + 1) / checked_epsilon(epsilon)
 
     def count_variance(self, node_variance: float) -> float:
-        """Of every published count: L+1 independent noises.
+        """The variance of every published count, which has L+1 independent noises.
 
         With Laplace noise of `scale`, 2(L+1)³/ε², that is 2(L+1)³/(n²ε²) for the curve: Theorem 1
         states the variance of the count for that of the curve.
@@ -96,7 +97,8 @@ class Tree:
 
 
 def laplace_variance(scale: float) -> float:
-    """Of the continuous distribution; the discrete one of the same scale varies slightly less."""
+    """The variance of the continuous distribution; the discrete one of the same scale varies
+    slightly less."""
     return 2.0 * scale * scale
 
 

@@ -12,14 +12,15 @@ import numpy as np
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Ids
-from tallyroom.protocols.aggregation.fss.on_demand import points_body
+from tallyroom.protocols.aggregation.rosters import points_body
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
 from tallyroom.protocols.plans.contract import Points
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.run.machines import collector_machine
-from tallyroom.protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
+from tallyroom.protocols.run.receipts import decode_receipt, request_digest, share_digest
 from tallyroom.protocols.wire.messages import Role
 
 MAX_ANSWERS = 1 << 14
@@ -111,7 +112,7 @@ class Evidence:
         servers = {answer.server for answer in self.openings[0].answers}
         for opening in self.openings:
             for answer in opening.answers:
-                self._check_answer(query, opening, answer, authority, charged(spend))
+                self._check_answer(query, opening, answer, authority, spend.loss)
             here = [answer.server for answer in opening.answers]
             if len(set(here)) < len(here) or set(here) != servers:
                 raise PeerError(COORDINATOR, "its shares are not one of each server")
@@ -126,7 +127,7 @@ class Evidence:
         opening: Opening,
         answer: Answered,
         authority: bytes,
-        expected: tuple[str, str],
+        cost: PrivacyLoss,
     ) -> None:
         receipt = decode_receipt(self.run, answer.server, answer.receipt)
         name = Role.SERVER.named(answer.server)
@@ -137,11 +138,8 @@ class Evidence:
             raise PeerError(name, "it released over other parties, or at other points")
         if answer.share and receipt.share != share_digest([answer.share]):
             raise PeerError(name, "its share is not the one that it signed")
-        for what, charge, asked in zip(
-            ("epsilon", "delta"), (receipt.epsilon, receipt.delta), expected, strict=True
-        ):
-            if charge != asked:
-                raise PeerError(name, f"it charged {what} {charge}, where the query costs {asked}")
+        if receipt.loss != cost:
+            raise PeerError(name, f"it charged {receipt.loss}, where the query costs {cost}")
 
     def check_contributors(self, query: Query, contributors: Ids, records: int) -> None:
         """That the servers released over these parties, which can hold so many records.

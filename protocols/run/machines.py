@@ -1,19 +1,35 @@
 """The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
+from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
+
+import numpy as np
+
+from tallyroom.protocols import aggregation, joint
 from tallyroom.protocols.aggregation import aggregator_named, aggregators
-from tallyroom.protocols.aggregation.contract import Bulk, Records
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
 from tallyroom.protocols.aggregation.one_round import SummingServer
-from tallyroom.protocols.aggregation.together import TogetherServer
-from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.aggregation.signing import SigningAggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
-from tallyroom.protocols.joint.base_transfers import BaseTransfers
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.in_parts import in_parts, parts
-from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.statistics.bounded import check_bounds
+from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.wire.machine import (
+    Continue,
+    Done,
+    Failed,
+    Machine,
+    Rejected,
+    SpeaksOnce,
+    Step,
+)
+
+PART_BYTES = 2 << 20
+"""About what a part sends to one server: large enough that a message costs next to nothing."""
 
 
 def check(query: Query) -> None:
@@ -24,7 +40,7 @@ def check(query: Query) -> None:
     if needs is not None and needs not in aggregator.offers:
         able = [name for name, each in aggregators().items() if needs in each.offers]
         raise LocalError(
-            f"{query.statistic.asked_as} cannot be asked of {aggregator.name} like this: "
+            f"{asked_as(query.statistic)} cannot be asked of {aggregator.name} like this: "
             f"take --aggregator {' or '.join(able)}"
         )
     if (own := query.plan.machines()) is not None:
@@ -34,9 +50,15 @@ def check(query: Query) -> None:
         raise LocalError(f"{aggregator.name} has no servers that could draw {query.noise} noise")
     if query.choice is not None and not aggregator.chooses:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
-    query.statistic.check_bounds()  # parties could not answer without
+    check_bounds(query.statistic)  # parties could not answer without
     _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-    query.check_delta(aggregator.mechanism(query).delta)
+    mechanism = aggregator.mechanism(query)
+    if query.law != LAPLACE and not mechanism.any_law:
+        raise LocalError(
+            f"{aggregator.name} draws noise of its own, not of the law {query.law}: "
+            "leave --noise-law out"
+        )
+    query.check_delta(mechanism.delta)
 
 
 def stages(query: Query) -> int:
@@ -52,9 +74,9 @@ def repeatable(query: Query) -> bool:
 
 
 def party_machine(
-    query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner | None = None
+    query: Query, holdings: Holdings, randomness: Randomness, signer: PartySigner | None = None
 ) -> Machine:
-    """Without a `signet` only parties of this very process believe what is signed.
+    """Without a `signer` only parties of this very process believe what is signed.
 
     Raises `LocalError` if these parties cannot answer.
     """
@@ -62,8 +84,8 @@ def party_machine(
     aggregator = aggregator_named(query.aggregator)
     if (own := query.plan.machines()) is not None:
         return own.party(aggregator, query, holdings, randomness)
-    if isinstance(aggregator, Vouched) and signet is not None:
-        return aggregator.vouched_party(query, holdings, randomness, signet)
+    if isinstance(aggregator, SigningAggregator) and signer is not None:
+        return aggregator.signing_party(query, holdings, randomness, signer)
     return in_parts(
         aggregator.party(query, part, randomness) for part in parts(aggregator, query, holdings)
     )
@@ -75,15 +97,17 @@ def server_machine(
     randomness: Randomness,
     bulk: Bulk,
     vouchers: Vouchers | None = None,
-    bases: BaseTransfers | None = None,
+    bases: "Callable[[], joint.BaseTransfers] | None" = None,
 ) -> Machine:
-    """`bases` are kept from run to run; without, those of this run are its own."""
+    """`bases` gives transfers that are kept from run to run; without, those of this run are its
+    own."""
     machine = _alone(query, index, randomness, bulk, vouchers)
     if not isinstance(machine, SummingServer):
         return machine
     if query.joint_noise is None and not machine.awaits_program:
         return machine
-    return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
+    kept = joint.BaseTransfers(randomness) if bases is None else bases()
+    return aggregation.JointServer(machine, query, index, randomness, kept)
 
 
 def _alone(
@@ -92,8 +116,8 @@ def _alone(
     aggregator = aggregator_named(query.aggregator)
     if (own := query.plan.machines()) is not None:
         return own.server(aggregator, query, index, randomness, bulk)
-    if isinstance(aggregator, Vouched) and vouchers is not None:
-        return aggregator.vouched_server(query, index, randomness, bulk, vouchers)
+    if isinstance(aggregator, SigningAggregator) and vouchers is not None:
+        return aggregator.checking_server(query, index, randomness, bulk, vouchers)
     return aggregator.server(query, index, randomness, bulk)
 
 
@@ -102,3 +126,54 @@ def collector_machine(query: Query, records: Records, randomness: Randomness) ->
     if (own := query.plan.machines()) is not None:
         return own.collector(aggregator, query, records)
     return aggregator.collector(query, records, randomness)
+
+
+# --- a large block of parties, computed and sent part by part ---
+
+
+def parts(aggregator: Aggregator, query: Query, holdings: Holdings) -> Iterator[Holdings]:
+    """The same parties in parts of about `PART_BYTES`, or all together where they must be."""
+    counts, which = np.unique(holdings.counts, return_inverse=True)
+    sizes = np.array([aggregator.row_bytes(query, int(count)) for count in counts])[which]
+    part = np.cumsum(sizes) // PART_BYTES
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
+    return (holdings.between(first, last) for first, last in pairwise(edges))
+
+
+def in_parts(machines: Iterator[Machine]) -> Machine:
+    """One machine from those of the parts, of which there is at least one.
+
+    Raises `LocalError` if the first cannot be made.
+    """
+    first = next(machines)
+    second = next(machines, None)
+    return first if second is None else InParts(chain((first, second), machines))
+
+
+class InParts(SpeaksOnce):
+    """Parties that speak once, one part after the other.
+
+    A batch of parties is exactly its batches of one, so a host of a million parties need not hold a
+    million submissions: it computes the next part when the last one is sent. Memory is bounded by a
+    part, and a server that is slow to take submissions slows down their making.
+    """
+
+    def __init__(self, machines: Iterator[Machine]) -> None:
+        self._machines = machines
+        self._next = next(machines)
+
+    def start(self) -> Step:
+        return self.proceed()
+
+    def proceed(self) -> Step:
+        try:
+            step = self._next.start()
+            following = next(self._machines, None)
+        except LocalError as error:
+            return Failed(str(error))
+        if following is None or isinstance(step, Rejected | Failed):
+            return step
+        if not isinstance(step, Done):
+            return Failed("these parties speak more than once: they cannot be sent in parts")
+        self._next = following
+        return Continue(step.messages, step.spends, more=True)

@@ -1,18 +1,109 @@
 """A participant: the machines of all runs that one process takes part in, metered.
 
 Shells own sockets, clocks and stores. They hand messages to a participant and carry away the
-outcome; `inprocess` does the same with a queue. What is decided here holds in every runtime.
+outcome; `inprocess` does the same in the message loop (`wire.loop`). What is decided here holds in
+every runtime.
 """
 
+import heapq
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tallyroom.protocols.errors import PeerError, TallyError
-from tallyroom.protocols.run.begun import BegunRuns
+from tallyroom.protocols.wire.loop import JobKind, Reply
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from tallyroom.protocols.wire.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
+from tallyroom.protocols.wire.messages import (
+    MAX_ROUND,
+    NONCE_BYTES,
+    Message,
+    Phase,
+    Role,
+    last_number,
+    milliseconds,
+)
 from tallyroom.protocols.wire.meter import Direction, Meter
+
+MOST_NAMES = 1 << 16
+"""Runs that are known by name; older ones are below the mark."""
+AHEAD_SECONDS = 300.0
+"""How far a coordinator's clock may be ahead of ours, as with certificates."""
+BEHIND_SECONDS = 86400.0
+"""How old a run may be that begins here: no longer than parties are waited for. What is drawn from
+the number of a run can only be chosen among those of a day."""
+
+Clock = Callable[[], float]
+"""Tells the seconds since 1970."""
+
+
+def next_time(last: int, now: float) -> int:
+    """What numbers the run after one of time `last`: larger, also where the clock was set back.
+
+    Unless that is of the future, because the clock was wrong or an earlier version named runs
+    otherwise: nobody would take the runs that follow.
+    """
+    ahead = last >= milliseconds(now + AHEAD_SECONDS)
+    return milliseconds(now) if ahead else max(milliseconds(now), last + 1)
+
+
+class BegunRuns:
+    """Which runs were begun, so that none is begun again, in bounded memory.
+
+    Runs are numbered (`wire.messages.number`), and numbers grow. Whoever takes part keeps the
+    largest that it has begun, with the names of their runs, and a mark: every number up to the mark
+    counts as begun, whether it was or not. Runs may therefore start in any order among the newest,
+    and an old one never starts again. The number is in a run's name, which every message carries
+    and every role signs for, and in the label of all randomness that is drawn for the run.
+
+    With a `clock`, numbers of the future are refused: whoever chooses numbers could raise the
+    mark past all that will ever be asked. With those that are left, it takes the next five minutes
+    from us at most. Without one, as in simulations, all names are kept, however many: there, runs
+    may be named for their keys, in no order."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.mark = b""
+        self.clock: Clock | None = None
+        self._most = most
+        self._names: dict[bytes, bytes] = {}
+        self._numbers: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, run: bytes) -> None:
+        """The smallest number makes room for a new one, and the mark is raised to it."""
+        number = run[:NONCE_BYTES]
+        if self.like(run) is not None:
+            return
+        self._names[number] = run
+        heapq.heappush(self._numbers, number)
+        while len(self._numbers) > self._limit:
+            self.mark = heapq.heappop(self._numbers)
+            del self._names[self.mark]
+
+    @property
+    def _limit(self) -> float:
+        return self._most or (math.inf if self.clock is None else MOST_NAMES)
+
+    def like(self, run: bytes) -> bytes | None:
+        """The run that was begun under the number of this one: itself, or one that asks another
+        question; None if there is none. Below the mark every run counts as begun."""
+        number = run[:NONCE_BYTES]
+        return run if number <= self.mark else self._names.get(number)
+
+    def is_ahead(self, run: bytes) -> bool:
+        """Whether the number of a run is of a time that is still to come."""
+        if self.clock is None:
+            return False
+        return run[:NONCE_BYTES] > last_number(self.clock() + AHEAD_SECONDS)
+
+    def is_outdated(self, run: bytes) -> bool:
+        """Whether it is of a time that is long past."""
+        if self.clock is None:
+            return False
+        return run[:NONCE_BYTES] < last_number(max(0.0, self.clock() - BEHIND_SECONDS))
+
 
 MOST_OVER = 64
 """Runs that are over and of which something is kept, to be said again if asked."""
@@ -22,22 +113,6 @@ LAST_OF_SERVERS = MAX_ROUND - 64
 
 RecordSpends = Callable[[Sequence[Spend]], None]
 """Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
-
-
-@dataclass
-class Reply:
-    """What a participant answers: messages to carry, senders refused, and how the run ended.
-
-    With `more`, the next messages are to be fetched (`PartyBlock.proceed`) once these are sent.
-    `repeated` is how many said only what was heard before.
-    """
-
-    run: bytes
-    messages: list[Message] = field(default_factory=list)
-    refused: list[Rejected] = field(default_factory=list)
-    finished: Done | Failed | None = None
-    more: bool = False
-    repeated: int = 0
 
 
 class Participant(ABC):
@@ -228,6 +303,20 @@ class Participant(ABC):
 
     def open_runs(self) -> list[bytes]:
         return list(self._machines)
+
+    def perform(self, kind: JobKind, run: bytes, message: Message | None = None) -> Reply:
+        """A job of the message loop. Only parties that set a deadline hear that it passed: others
+        wait for the servers for as long as the run goes."""
+        if message is not None:
+            return self.handle(message)
+        if kind is JobKind.PROCEED:
+            return self.proceed(run)
+        timed = self.deadlines.pop(run, None) is not None
+        return self.expire(run) if timed or self.role is not Role.PARTY else Reply(run)
+
+    def proceed(self, run: bytes) -> Reply:
+        """What comes after a reply with `more`, once that is sent."""
+        return Reply(run)
 
     def expire(self, run: bytes) -> Reply:
         """The deadline of a run has passed."""

@@ -1,4 +1,4 @@
-"""What a party agrees to take part in. It refuses everything else, whoever asks.
+"""A policy states what a party takes part in. The party refuses everything else, whoever asks.
 
 A coordinator decides what is asked, a party what it answers. A refusal speaks of the question and
 of the policy, never of data: it may be read by anybody.
@@ -7,22 +7,24 @@ of the policy, never of data: it may be read by anybody.
 import math
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA
-from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
+from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written
 from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
 from tallyroom.protocols.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from tallyroom.protocols.registry import STUDIES, registered
 from tallyroom.protocols.statistics import statistic_names
+from tallyroom.protocols.statistics.contract import asked_as
 
 MAX_TEXT = 64 << 10
 """Characters of a policy that is read."""
 UNITS = ("record", "party")
+PER_QUESTION = PrivacyLoss.of(10, DEFAULT_CAP_DELTA)
+IN_ALL = PrivacyLoss.of(100, DEFAULT_CAP_DELTA)
 
 Names = frozenset[str] | None
 """None allows all."""
@@ -39,10 +41,11 @@ class Policy:
     listed with the very options that are asked for. `statistics` are named as users ask for them,
     in whatever way they are computed, or as they are put, which is one way alone. `public_columns`
     are those that a question may take for public: it then tells of them without noise, and who asks
-    must not choose that. ε and δ are of the unit that a question protects; an infinite ε allows
-    answers without noise. Those `_in_all` are kept by the party's ledger, not here.
+    must not choose that. A question loses `per_question` at most for the unit that it protects; if
+    that is unbounded, answers without noise are allowed. The party's ledger enforces `in_all`.
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
-    noise that needs more is not enough.
+    noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
+    `--outputs weighed`, where the party that garbles can read the other's record in the answer.
     """
 
     minimum_servers: int | None = None
@@ -50,24 +53,19 @@ class Policy:
     maximum_records_per_party: int = MAX_RECORDS
     aggregators: Names = None
     noise: Names = None
+    noise_laws: Names = None
     statistics: Names = None
     columns: Names = None
     public_columns: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset(UNITS)
-    epsilon_per_question: float = 10.0
-    epsilon_in_all: float = 100.0
-    delta_per_question: float = DEFAULT_CAP_DELTA
-    delta_in_all: float = DEFAULT_CAP_DELTA
+    per_question: PrivacyLoss = PER_QUESTION
+    in_all: PrivacyLoss = IN_ALL
     honest_servers: int | None = None
+    weighed_outputs: bool = False
 
     def in_federation(self, servers: int) -> "Policy":
         """The same where nothing is left to how many servers the federation has."""
         return self if self.minimum_servers is not None else replace(self, minimum_servers=servers)
-
-    @property
-    def cap(self) -> Fraction | None:
-        """The most ε in all; None is no cap."""
-        return None if math.isinf(self.epsilon_in_all) else as_written(self.epsilon_in_all)
 
     def refusal(self, query: Query, records: int = 1) -> str | None:
         """Why the party does not take part; None if it does.
@@ -84,8 +82,11 @@ class Policy:
         if query.servers < least:
             yield f"it asks for {least} servers or more, not {query.servers}"
         yield _unless_named("noise", str(query.noise), self.noise)
+        yield _unless_named("noise law", query.law, self.noise_laws)
         yield self._honest(query)
-        if statistic.asked_as not in (self.statistics or ()):
+        if statistic.parameters().get("outputs") == "weighed" and not self.weighed_outputs:
+            yield "it takes no part in pairs whose outputs are weighed: leave --outputs out"
+        if asked_as(statistic) not in (self.statistics or ()):
             yield _unless_named("statistic", statistic.name, self.statistics)
         readable = None if self.columns is None else self.columns | self.public_columns
         for column in statistic.columns:
@@ -143,19 +144,26 @@ class Policy:
         return _unless_named("aggregator", name, self.aggregators)
 
     def _cost(self, query: Query) -> str | None:
-        most = self.epsilon_per_question
-        if query.epsilon is None:
-            return None if math.isinf(most) else "it takes part in no answer without noise"
-        if query.epsilon > (query.epsilon if math.isinf(most) else as_written(most)):
-            return f"it allows epsilon {most:g} per question, not {float(query.epsilon):g}"
-        delta = aggregator_named(query.aggregator).mechanism(query).delta
-        if delta > self.delta_per_question:
-            return f"it allows delta {self.delta_per_question:g} per question, not {delta:g}"
-        return None
+        most, loss = self.per_question, aggregator_named(query.aggregator).mechanism(query).loss
+        if most.bounded and not loss.bounded:
+            return "it takes part in no answer without noise"
+        if loss.delta > most.delta:
+            allowed = float(most.delta)
+            return f"it allows delta {allowed:g} per question, not {float(loss.delta):g}"
+        if loss <= most:
+            return None
+        asked = f"{loss.size:g}" if loss.measure == most.measure else str(loss)
+        return f"it allows {most.measure} {most.size:g} per question, not {asked}"
 
 
 DEPLOYED = Policy()
-"""Of a party that nobody gave another."""
+"""The policy of a party that nobody gave another."""
+_LOSSES = {
+    f"{kind}_{which}": float(getattr(getattr(DEPLOYED, which), kind))
+    for kind in ("epsilon", "delta")
+    for which in ("per_question", "in_all")
+}
+"""The keys of a policy that make up its losses, with what they are if left out."""
 
 
 def _unless_named(kind: str, name: str, allowed: Names) -> str | None:
@@ -172,18 +180,19 @@ def parse_policy(text: str) -> Policy:
         given = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise LocalError(f"the policy is no TOML: {error}") from None
-    known = {field.name for field in fields(Policy)}
     for key in given:
-        if key not in known:
-            raise LocalError(f"a policy has no {key!r}; there are {', '.join(sorted(known))}")
-    policy = Policy(**{key: _READERS[key](key, value) for key, value in given.items()})
+        if key not in _READERS:
+            raise LocalError(f"a policy has no {key!r}; there are {', '.join(sorted(_READERS))}")
+    read = {key: _READERS[key](key, value) for key, value in given.items()}
     for kind in ("epsilon", "delta"):
         each, total = f"{kind}_per_question", f"{kind}_in_all"
-        if each in given and total not in given and getattr(policy, each) > getattr(policy, total):
-            raise LocalError(
-                f"{each} is above {total}, which is {getattr(policy, total):g} if left out"
-            )
-    return policy
+        if each in given and total not in given and read[each] > _LOSSES[total]:
+            raise LocalError(f"{each} is above {total}, which is {_LOSSES[total]:g} if left out")
+    losses = {key: read.pop(key, default) for key, default in _LOSSES.items()}
+    for which in ("per_question", "in_all"):
+        epsilon, delta = losses[f"epsilon_{which}"], losses[f"delta_{which}"]
+        read[which] = PrivacyLoss.of(None if math.isinf(epsilon) else as_written(epsilon), delta)
+    return Policy(**read)
 
 
 def _whole(least: int, most: int) -> Reader:
@@ -211,6 +220,12 @@ def _probability(key: str, value: object) -> float:
     return float(value)
 
 
+def _yes_or_no(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise LocalError(f"{key} is true or false, not {value!r}")
+    return value
+
+
 def _names(key: str, value: object) -> frozenset[str]:
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise LocalError(f"{key} is a list of names, and not an empty one")
@@ -234,7 +249,7 @@ def _chosen(*there: str) -> Reader:
 
 
 def _statistics(key: str, value: object) -> frozenset[str]:
-    """Of studies too: their questions are asked in their name."""
+    """Names of studies are allowed too: their questions are asked in their name."""
     known = {*statistic_names(), *registered(STUDIES)}
     names: frozenset[str] = _chosen(*sorted(known))(key, value)
     return names
@@ -254,10 +269,12 @@ _READERS: dict[str, Reader] = {
     "maximum_records_per_party": _whole(1, MAX_RECORDS),
     "aggregators": _aggregators,
     "noise": _chosen(*Placement),
+    "noise_laws": _names,
     "statistics": _statistics,
     "columns": _names,
     "public_columns": _names,
     "units": _chosen(*UNITS),
+    "weighed_outputs": _yes_or_no,
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,
     "delta_per_question": _probability,

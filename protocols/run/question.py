@@ -8,16 +8,19 @@ from fractions import Fraction
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import (
     ASKING_BYTES,
     MALFORMED,
     MAX_DEADLINE,
+    SAID_IF_CHOSEN,
     Query,
     check_later,
-    later_fields,
+    chosen,
+    decode_later,
+    encode_later,
     of_the_release,
-    read_later,
 )
 from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
@@ -37,8 +40,8 @@ class Question:
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
-    where an earlier release of the same data would be given again. `later_epsilon` and
-    `later_delta` are what the rest of a study may spend after it. `honest` is as in `Query`.
+    where an earlier release of the same data would be given again. `later` is what the rest of a
+    study may spend after it. `honest` and `law` are as in `Query`.
     """
 
     statistic: Statistic
@@ -52,14 +55,14 @@ class Question:
     key: str = ""
     delta: float = 0.0
     fresh: bool = False
-    later_epsilon: Fraction = Fraction(0)
-    later_delta: float = 0.0
+    later: PrivacyLoss = NO_LOSS
     honest: int = 0
+    law: str = LAPLACE
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
-        check_later(self.epsilon, self.later_epsilon, self.later_delta)
+        check_later(self.epsilon, self.later)
 
     @property
     def asking(self) -> str:
@@ -127,10 +130,10 @@ class Question:
             max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,
-            later_epsilon=self.later_epsilon,
-            later_delta=self.later_delta,
+            later=self.later,
             asking=self.asking,
             honest=self.honest,
+            law=self.law,
         )
         return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
@@ -164,13 +167,13 @@ class Question:
         return None
 
     def encode(self) -> str:
-        later = later_fields(self.later_epsilon, self.later_delta)
-        left_out = {"later_epsilon", "later_delta"} | (set() if self.honest else {"honest"})
+        left_out = {"later", *SAID_IF_CHOSEN}
         plain = {key: v for key, v in self.__dict__.items() if key not in left_out}
         return json.dumps(
             {
                 **plain,
-                **later,
+                **encode_later(self.later),
+                **chosen(self),
                 "statistic": self.statistic.name,
                 "parameters": self.statistic.parameters(),
                 "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
@@ -186,9 +189,8 @@ class Question:
             fields["statistic"] = kind.from_parameters(fields.pop("parameters"))
             fields["epsilon"] = parse_epsilon(fields["epsilon"])
             fields["noise"] = Placement(fields["noise"])
-            fields["later_epsilon"] = read_later(fields.get("later_epsilon", "0"))
-            fields.setdefault("later_delta", 0.0)
-            fields.setdefault("honest", 0)
+            fields["later"] = decode_later(fields)
+            fields = {**SAID_IF_CHOSEN, **fields}
             for key, kinds in _KINDS.items():
                 if type(fields[key]) not in kinds:
                     raise TypeError(f"{key} cannot be {fields[key]!r}")
@@ -208,6 +210,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "key": (str,),
     "delta": (int, float),
     "fresh": (bool,),
-    "later_delta": (int, float),
     "honest": (int,),
+    "law": (str,),
 }

@@ -1,7 +1,7 @@
-"""Receipts: what a server signs of a release, with the key of its certificate.
+"""A receipt is what a server signs for a release, with the key of its certificate.
 
-A receipt says in which run the server released, hence in answer to which query (`run_name`), over
-which parties, what, and how much of its budget that cost. It travels in front of the share.
+It states in which run the server released, hence in answer to which query (`run_name`), over which
+parties, what, and at what privacy loss. It travels in front of the share.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
 from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
-from tallyroom.protocols.wire.machine import Spend
+from tallyroom.protocols.privacy.loss import MAX_TEXT, PrivacyLoss
 from tallyroom.protocols.wire.messages import RUN_BYTES, Role
 
 _TAG = b"tallyroom receipt 1\0"
-_CLAIMS = struct.Struct("<32s32s64s32s")  # request, share, ε and δ as text, padded with zeros
+_CLAIMS = struct.Struct(f"<32s32s{MAX_TEXT}s32s")  # request, share, loss and δ as padded text
 _HEAD = struct.Struct(f"<{len(_TAG)}s{RUN_BYTES}sI")
 RECEIPT_BYTES = _CLAIMS.size + SIGNATURE_BYTES
 
@@ -29,25 +29,24 @@ Signer = Callable[[bytes], bytes]
 
 
 def request_digest(release: bytes, ask: bytes = b"") -> bytes:
-    """Of what a server was told to release: the body of RELEASE, and of ASK where that follows."""
+    """Digest of what a server was told to release: the body of RELEASE, and of ASK if any."""
     return _digest((release, ask), b"request")
 
 
 def share_digest(bodies: Iterable[bytes]) -> bytes:
-    """Of what a server released, in the order in which it was sent."""
+    """Digest of what a server released, in the order in which it was sent."""
     return _digest(bodies, b"share")
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """`epsilon` and `delta` are what the server's ledger has for this run, in exact text."""
+    """`loss` is what the server's ledger has for this run."""
 
     run: bytes
     server: int
     request: bytes
     share: bytes
-    epsilon: str
-    delta: str
+    loss: PrivacyLoss
     signature: bytes = bytes(SIGNATURE_BYTES)
 
     @property
@@ -57,8 +56,8 @@ class Receipt:
 
     @property
     def _claims(self) -> bytes:
-        texts = (self.epsilon.encode(), self.delta.encode())
-        return _CLAIMS.pack(self.request, self.share, *texts)
+        texts = (self.loss.text, repr(self.loss.written_delta))
+        return _CLAIMS.pack(self.request, self.share, *(text.encode() for text in texts))
 
     def signed(self, sign: Signer) -> "Receipt":
         return replace(self, signature=sign(self.statement))
@@ -93,20 +92,19 @@ def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
         raise refusal
     request, share, *texts = _CLAIMS.unpack_from(data)
     try:
-        epsilon, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
-    except UnicodeDecodeError:
+        text, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
+        loss = PrivacyLoss.read(text, float(delta))
+    except ValueError:
         raise refusal from None
-    return Receipt(run, server, request, share, epsilon, delta, data[_CLAIMS.size :])
+    receipt = Receipt(run, server, request, share, loss, data[_CLAIMS.size :])
+    if receipt.encode() != data:
+        raise refusal
+    return receipt
 
 
 def request_of(data: bytes) -> bytes:
     """What a receipt says was answered (`request_digest`), whatever else it says."""
     return bytes(_CLAIMS.unpack_from(data)[0])
-
-
-def charged(spend: Spend) -> tuple[str, str]:
-    """ε and δ of a spend, as receipts have them."""
-    return "inf" if spend.epsilon is None else str(spend.epsilon), repr(float(spend.delta))
 
 
 def signer(credentials: Credentials) -> Signer:
@@ -118,7 +116,7 @@ def signer(credentials: Credentials) -> Signer:
 
 
 def unsigned(statement: bytes) -> bytes:
-    """Of a server that has no certificate: nobody believes its receipts."""
+    """Signs for a server that has no certificate: nobody believes its receipts."""
     return bytes(SIGNATURE_BYTES)
 
 

@@ -1,8 +1,8 @@
 """Validity circuits of draft-irtf-cfrg-vdaf (sections "Validity Circuits" and "Variants").
 
-A circuit says which encoded measurements are valid: all its outputs are 0. It calls one gadget, of
-degree 2, `calls` times; everything else in it is affine, so that it runs on shares as well.
-Measurements, shares and randomness are rows of a batch.
+A circuit decides which encoded measurements are valid: those for which all its outputs are 0. It
+calls one gadget, of degree 2, `calls` times. Everything else in it is affine, so it runs on shares
+as well. Measurements, shares and randomness are rows of a batch.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ class ValidityCircuit(ABC):
     @property
     @abstractmethod
     def output_length(self) -> int:
-        """How many of them, or sums of them, are aggregated."""
+        """How many elements, or sums of elements, are aggregated."""
 
     @property
     @abstractmethod
@@ -52,7 +52,8 @@ class ValidityCircuit(ABC):
 
     @property
     def joint_rand_length(self) -> int:
-        """How many random elements the circuit takes, chosen after the measurement is fixed."""
+        """How many random elements the circuit takes; they are drawn after the measurement is
+        fixed."""
         return 0
 
     @abstractmethod
@@ -61,7 +62,7 @@ class ValidityCircuit(ABC):
 
     @abstractmethod
     def inputs(self, encoded: Vector, joint_rand: Vector, shares: int) -> Vector:
-        """What the gadget is called on, (rows, calls, arity, limbs); constants over `shares`."""
+        """The gadget's inputs, (rows, calls, arity, limbs). Constants are divided by `shares`."""
 
     @abstractmethod
     def gadget(self, inputs: Vector) -> Vector:
@@ -69,14 +70,14 @@ class ValidityCircuit(ABC):
 
     @abstractmethod
     def evaluate(self, called: Vector, encoded: Vector, shares: int) -> Vector:
-        """The outputs (rows, evaluation_length, limbs) from what the gadget gave."""
+        """The outputs (rows, evaluation_length, limbs), from the gadget's results `called`."""
 
     @abstractmethod
     def truncate(self, encoded: Vector) -> Vector:
-        """What is aggregated, (rows, output_length, limbs). Linear, so it applies to shares."""
+        """The values to aggregate, (rows, output_length, limbs). Linear, so it works on shares."""
 
     def decode(self, total: Vector) -> list[int]:
-        """The aggregate of (output_length, limbs), which must not have passed the modulus."""
+        """The aggregate, from (output_length, limbs). It must be below the modulus."""
         return [int(value) for value in self.field.to_ints(total)]
 
 
@@ -107,7 +108,8 @@ class Count(ValidityCircuit):
 
 @dataclass(frozen=True)
 class Sum(ValidityCircuit):
-    """Measurements are integers in [0, max_measurement], in weighted bits: each b·b − b = 0."""
+    """Measurements are integers in [0, max_measurement], encoded in weighted bits b with
+    b·b − b = 0."""
 
     max_measurement: int
 
@@ -115,7 +117,7 @@ class Sum(ValidityCircuit):
     arity = output_length = 1
 
     def __post_init__(self) -> None:
-        require_most(self.max_measurement)
+        require_max_measurement(self.max_measurement)
 
     @property
     def encoded_length(self) -> int:
@@ -142,30 +144,31 @@ class Sum(ValidityCircuit):
         return self.field.combine(weights, encoded)[:, None]
 
 
-def bit_weights(most: int) -> list[int]:
-    """Powers of two, and a last weight that makes all of them add up to `most`."""
-    bits = most.bit_length()
-    return [*(1 << i for i in range(bits - 1)), most - (1 << (bits - 1)) + 1]
+def bit_weights(maximum: int) -> list[int]:
+    """Powers of two, and a last weight such that all of them add up to `maximum`."""
+    bits = maximum.bit_length()
+    return [*(1 << i for i in range(bits - 1)), maximum - (1 << (bits - 1)) + 1]
 
 
-def weighted_bits(values: Measurements, most: int) -> NDArray[np.int64]:
-    """Bits b with Σ b·weight = value, on a new last axis; the last is set only where it must be."""
-    bits = most.bit_length()
-    rest_most = (1 << (bits - 1)) - 1
-    last = (values > rest_most).astype(np.int64)
-    rest = values - last * np.int64(most - rest_most)
+def weighted_bits(values: Measurements, maximum: int) -> NDArray[np.int64]:
+    """Bits b with Σ b·weight = value, on a new last axis. The last bit is set only if the others
+    cannot represent the value."""
+    bits = maximum.bit_length()
+    largest_rest = (1 << (bits - 1)) - 1
+    last = (values > largest_rest).astype(np.int64)
+    rest = values - last * np.int64(maximum - largest_rest)
     low = (rest[..., None] >> np.arange(bits - 1, dtype=np.int64)) & 1
     return np.concatenate([low, last[..., None]], axis=-1)
 
 
-def require(measurements: Measurements, axes: int, least: int, most: int) -> None:
+def require(measurements: Measurements, axes: int, minimum: int, maximum: int) -> None:
     """Raises `LocalError` unless all of a batch of measurements are integers in the range."""
     if measurements.dtype.kind not in "bi" or measurements.ndim != axes:
-        raise LocalError(f"measurements are an array of integers with {axes} axes")
-    if measurements.size and (measurements.min() < least or measurements.max() > most):
-        raise LocalError(f"a measurement is not in [{least}, {most}]")
+        raise LocalError(f"measurements must be an array of integers with {axes} axes")
+    if measurements.size and (measurements.min() < minimum or measurements.max() > maximum):
+        raise LocalError(f"a measurement is not in [{minimum}, {maximum}]")
 
 
-def require_most(max_measurement: int) -> None:
+def require_max_measurement(max_measurement: int) -> None:
     if not 0 < max_measurement < 1 << 63:
         raise LocalError(f"the largest measurement is from 1 to 2^63 − 1, not {max_measurement}")

@@ -1,9 +1,10 @@
 """Fully linear proofs that an encoded measurement is valid (draft-irtf-cfrg-vdaf, "FLP").
 
 The prover interpolates a polynomial through each gadget input, call k at point wᵏ and a random seed
-at w⁰, and sends the gadget of these polynomials, by its values at the 2p-th roots of unity without
-the last. A verifier with a share of all this checks at a random point that both belong together,
-and learns nothing else. Proof system of Boneh et al., CRYPTO 2019, section 4.2.
+at w⁰, and applies the gadget to these polynomials. It sends the result by its values at all 2p-th
+roots of unity but the last. A verifier with a share of all this checks at a random point that the
+inputs and the result fit together, and learns nothing else. This is the proof system of Boneh et
+al., CRYPTO 2019, section 4.2.
 
 All functions work on rows of a batch; a row's result does not depend on the others.
 """
@@ -17,12 +18,12 @@ from tallyroom.protocols.algebra.field import Vector
 from tallyroom.protocols.vdaf import polynomial
 from tallyroom.protocols.vdaf.circuit import ValidityCircuit
 
-# Elements of wire polynomials worked on together: fits the second-level cache.
+# How many elements of wire polynomials are computed together: they fit the second-level cache.
 _BLOCK_ELEMENTS = 1 << 14
 
 
 def points(circuit: ValidityCircuit) -> int:
-    """p: how many points a wire polynomial has, one for the seed and one for each call."""
+    """p: how many points a wire polynomial has, at least one for the seed and one for each call."""
     return 1 << circuit.calls.bit_length()
 
 
@@ -40,12 +41,12 @@ def verifier_length(circuit: ValidityCircuit) -> int:
 
 
 def soundness(circuit: ValidityCircuit) -> float:
-    """At most the chance that one proof of an invalid measurement is accepted.
+    """A bound on the chance that a proof of an invalid measurement is accepted.
 
-    The gadget polynomial, of degree 2(p − 1), is compared at a random point that is no p-th root of
-    unity (Boneh et al., CRYPTO 2019, Theorem 4.3); outputs are reduced to one by random weights;
-    and with joint randomness a chunk of x_j(x_j − 1) is reduced to a polynomial in it, of the
-    chunk's length. Joint randomness is a hash of the client's own: it may try again and again.
+    The gadget polynomial, of degree 2(p − 1), is compared at a random point that is not a p-th root
+    of unity (Boneh et al., CRYPTO 2019, Theorem 4.3). Random weights reduce the outputs to one.
+    With joint randomness, a chunk of x_j(x_j − 1) is reduced to a polynomial in it, of the chunk's
+    length. The client computes joint randomness itself, as a hash, so it may try many times.
     """
     p, size = points(circuit), circuit.field.modulus
     reduction = 1 if circuit.evaluation_length > 1 else 0
@@ -56,7 +57,7 @@ def soundness(circuit: ValidityCircuit) -> float:
 def prove(
     circuit: ValidityCircuit, encoded: Vector, prove_rand: Vector, joint_rand: Vector
 ) -> Vector:
-    """Proofs (rows, proof_length, limbs). Proves whatever it is given, valid or not.
+    """Proofs (rows, proof_length, limbs). Measurements need not be valid.
 
     `prove_rand` is (rows, arity, limbs) and `joint_rand` (rows, joint_rand_length, limbs).
     """
@@ -74,7 +75,8 @@ def prove(
 
 
 class QueryResult(NamedTuple):
-    """`sound` is false where the random point is one at which the answer would leak a share."""
+    """`sound` is false for rows whose random point is one at which the verifier would leak a
+    share."""
 
     verifiers: Vector
     sound: NDArray[np.bool_]
@@ -88,7 +90,8 @@ def query(
     joint_rand: Vector,
     shares: int,
 ) -> QueryResult:
-    """A share of the verifier, (rows, verifier_length, limbs), from shares of the rest."""
+    """A share of the verifier, (rows, verifier_length, limbs), from shares of measurements and
+    proofs."""
     rows, arity, field = len(encoded), circuit.arity, circuit.field
     verifiers = field.zeros(rows, verifier_length(circuit))
     sound = np.ones(rows, dtype=np.bool_)
@@ -119,7 +122,7 @@ def _query_block(
     else:
         reduced = outputs[:, 0]
     t = query_rand[:, -1]
-    # Points without a call hold 0, so that they need no weight.
+    # Points without a call hold 0, so they need no weight.
     weights = polynomial.lagrange(field, p, t)[:, : calls + 1]
     recorded = np.concatenate([seeds[:, None], inputs], axis=1)
     wire_checks = polynomial.weighted(field, weights, recorded)

@@ -1,4 +1,4 @@
-"""TurboSHAKE128 in numpy, all rows at once: what the native loop must equal byte for byte."""
+"""TurboSHAKE128 in numpy, all rows at once. The native loop must agree byte for byte."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +15,7 @@ _ROUNDS = 12
 
 @cache
 def _round_constants() -> tuple[int, ...]:
-    """Of the last twelve of the 24 rounds, from the degree-8 LFSR (FIPS 202, Algorithm 5)."""
+    """The constants of the last 12 of 24 rounds, from the degree-8 LFSR (FIPS 202, Alg. 5)."""
     bits, register = [], 1
     for _ in range(255):
         bits.append(register & 1)
@@ -31,12 +31,12 @@ def _round_constants() -> tuple[int, ...]:
 @cache
 def _moves() -> tuple[tuple[int, int, int], ...]:
     """(from, to, left turn) of each lane under ρ and π (FIPS 202, sections 3.2.2 and 3.2.3)."""
-    found = [(0, 0, 0)]
+    moves = [(0, 0, 0)]
     x, y = 1, 0
     for t in range(24):
-        found.append((x + 5 * y, y + 5 * ((2 * x + 3 * y) % 5), (t + 1) * (t + 2) // 2 % 64))
+        moves.append((x + 5 * y, y + 5 * ((2 * x + 3 * y) % 5), (t + 1) * (t + 2) // 2 % 64))
         x, y = y, (2 * x + 3 * y) % 5
-    return tuple(found)
+    return tuple(moves)
 
 
 def _turn(lanes: Lanes, bits: int) -> Lanes:
@@ -64,7 +64,7 @@ def _permute(state: Lanes) -> Lanes:
 
 
 def blocks(messages: Bytes, domain: int) -> Iterator[Bytes]:
-    """The endless output of every row of (rows, length), RATE bytes a row at a time."""
+    """The endless output for every row of (rows, length), RATE bytes per row at a time."""
     rows, length = messages.shape
     padded = np.zeros((rows, (length // RATE + 1) * RATE), dtype=np.uint8)
     padded[:, :length] = messages

@@ -36,7 +36,7 @@ class Roots:
 @cache
 def roots(field: Field, n: int) -> Roots:
     if n < 1 or n & (n - 1) or 2 * n > 1 << field.two_power:
-        raise ValueError(f"{n} is no order of roots of unity in {field.name}")
+        raise ValueError(f"{field.name} has no roots of unity of order {n} for polynomials")
     p = field.modulus
     w = pow(field.generator, (1 << field.two_power) // n, p)
     v = pow(field.generator, (1 << field.two_power) // (2 * n), p)
@@ -53,7 +53,7 @@ def roots(field: Field, n: int) -> Roots:
 
 
 def between(field: Field, values: Vector) -> Vector:
-    """Values at v·wⁱ of polynomials of degree below n, from their values at wⁱ."""
+    """Values of polynomials of degree below n at the points v·wⁱ, from their values at wⁱ."""
     rows, n, inner, limbs = values.shape
     table = roots(field, n)
     if not (HAVE_NATIVE and native()):
@@ -64,7 +64,8 @@ def between(field: Field, values: Vector) -> Vector:
 
 
 def lagrange(field: Field, n: int, points: Vector) -> Vector:
-    """For each t of (rows, limbs), the n weights that turn values at the roots into that at t."""
+    """For each point t of (rows, limbs), the n weights that give the value at t from those at the
+    roots."""
     table = roots(field, n)
     if not (HAVE_NATIVE and native()):
         return twin.lagrange(field, points, table.powers, table.scaled)
@@ -75,7 +76,7 @@ def lagrange(field: Field, n: int, points: Vector) -> Vector:
 
 
 def lagrange_without_last(field: Field, n: int, points: Vector) -> Vector:
-    """The same from the first n − 1 values, for polynomials of degree below n − 1.
+    """Like `lagrange`, from the first n − 1 values, for polynomials of degree below n − 1.
 
     The coefficient of degree n − 1 is Σ f(wⁱ)wⁱ/n = 0, so the last value is −Σ_{i<n−1} f(wⁱ)wⁱ⁺¹.
     """
@@ -85,7 +86,8 @@ def lagrange_without_last(field: Field, n: int, points: Vector) -> Vector:
 
 
 def weighted(field: Field, weights: Vector, values: Vector) -> Vector:
-    """Σᵢ weights[r, i]·values[r, i]: (rows, n, limbs), (rows, n, inner, limbs)."""
+    """Σᵢ weights[r, i]·values[r, i] for each row r, from weights (rows, n, limbs) and values
+    (rows, n, inner, limbs)."""
     rows, n, inner, limbs = values.shape
     if not (HAVE_NATIVE and native()):
         return field.sum(field.mul(weights[:, :, None], values), 1)
@@ -106,7 +108,7 @@ def powers(field: Field, bases: Vector, count: int) -> Vector:
 
 
 def pair_sums(field: Field, values: Vector) -> Vector:
-    """x₀x₁ + x₂x₃ + … over the last axis but the limbs, which is even."""
+    """x₀x₁ + x₂x₃ + … over the last axis of elements, whose length is even."""
     *shape, width, limbs = values.shape
     if not (HAVE_NATIVE and native()):
         return field.sum(field.mul(values[..., 0::2, :], values[..., 1::2, :]), -2)

@@ -1,4 +1,4 @@
-"""The polynomial loops in numpy: what the native ones must equal."""
+"""The polynomial loops in numpy. The native loops must agree with them."""
 
 import numpy as np
 

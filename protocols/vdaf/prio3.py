@@ -3,12 +3,12 @@
 A client shards a measurement and its proof among `shares` servers. Each server queries its share
 (`verify_init`), the servers add up what they found (`verifier_shares_to_messages`), and each takes
 the output shares of valid reports (`verify_next`), which it sums (`aggregate`). As long as one
-server is honest nobody learns more than the sum; as long as all are, no client moves it by more
-than a valid measurement can.
+server is honest, nobody learns more than the sum; as long as all are honest, no client moves it by
+more than a valid measurement can.
 
-Arrays hold one report a row, and bytes are those of the draft's encodings. What clients and other
-servers send comes as rows of the sizes below; a row that is not canonical, or fails a check, is
-false in `accepted`, and nothing is raised for it. A report's nonce must be used once only.
+Arrays hold one report per row, in the draft's encodings. Rows from clients and other servers must
+have the sizes below. A row that is not canonical, or fails a check, is false in `accepted`, and no
+exception is raised for it. A report's nonce must be used only once.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ Truths = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReportShares:
-    """What clients send: one row for each report, one array of input shares for each server."""
+    """What clients send: one row per report, and one array of input shares per server."""
 
     public_shares: Bytes
     input_shares: tuple[Bytes, ...]
@@ -58,7 +58,7 @@ class VerifyStates:
 
 
 class Messages(NamedTuple):
-    """What the servers agree on about each report, and which proofs are right."""
+    """The message of each report, which all servers get, and which proofs are right."""
 
     rows: Bytes
     accepted: Truths
@@ -82,7 +82,7 @@ class _Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Prio3:
-    """One instance: everything here is public and the same for clients and servers."""
+    """One instance of Prio3. Everything here is public and the same for clients and servers."""
 
     circuit: ValidityCircuit
     algorithm: int
@@ -91,11 +91,11 @@ class Prio3:
 
     def __post_init__(self) -> None:
         if not 2 <= self.shares < 256 or not 1 <= self.proofs < 256:
-            raise LocalError("Prio3 has 2 to 255 shares and 1 to 255 proofs")
+            raise LocalError("Prio3 needs 2 to 255 shares and 1 to 255 proofs")
         # A client may try many sharings until the joint randomness suits an invalid measurement
         # (draft, "Choosing FLP Parameters").
         if self.joint and self.circuit.field is FIELD64 and self.proofs < 3:
-            raise LocalError("joint randomness over FIELD64 needs three proofs or more")
+            raise LocalError("joint randomness over FIELD64 needs at least three proofs")
 
     @property
     def field(self) -> Field:
@@ -108,7 +108,7 @@ class Prio3:
 
     @property
     def rand_bytes(self) -> int:
-        """Uniform bytes that sharding one measurement takes."""
+        """How many uniform bytes it takes to shard one measurement."""
         return SEED_BYTES * self.shares * (2 if self.joint else 1)
 
     @property
@@ -143,10 +143,11 @@ class Prio3:
     def shard_encoded(
         self, encoded: Vector, nonces: Bytes, rand: Bytes, ctx: bytes
     ) -> ReportShares:
-        """The same from encoded measurements that nobody looks at, as a cheating client would."""
+        """Like `shard`, from encoded measurements that are not checked: a cheating client would
+        share invalid ones."""
         rows = len(encoded)
         if encoded.shape != (rows, self.circuit.encoded_length, self.field.limbs):
-            raise ValueError(f"encoded measurements have shape {encoded.shape}")
+            raise ValueError(f"encoded measurements have the wrong shape {encoded.shape}")
         _check("nonces", nonces, rows, NONCE_BYTES)
         _check("randomness", rand, rows, self.rand_bytes)
         seeds = rand.reshape(rows, self.rand_bytes // SEED_BYTES, SEED_BYTES)
@@ -194,11 +195,11 @@ class Prio3:
     ) -> tuple[VerifyStates, Bytes]:
         """A server's state and its verifier shares, which it sends to the others.
 
-        The servers share `verify_key` and keep it from clients: who knows it can forge proofs.
+        The servers share `verify_key` and keep it from clients: whoever knows it can forge proofs.
         """
         rows = len(nonces)
         if not 0 <= server < self.shares or len(verify_key) != VERIFY_KEY_BYTES:
-            raise ValueError("no such server, or a verification key of a wrong size")
+            raise ValueError(f"server {server} does not exist, or the key has the wrong size")
         _check("nonces", nonces, rows, NONCE_BYTES)
         _check("public shares", public_shares, rows, self.public_share_bytes)
         _check("input shares", input_shares, rows, self.input_share_bytes(server))
@@ -224,7 +225,7 @@ class Prio3:
             )
             verifiers.append(found.verifiers)
             accepted = accepted & found.sound
-        # A rejected report's verifier is not sent: at an unsound point it would leak.
+        # The verifier of a rejected report is not sent: at an unsound point it would leak a share.
         verifier = np.where(
             accepted[:, None, None], np.concatenate(verifiers, axis=1), np.uint64(0)
         )
@@ -232,9 +233,9 @@ class Prio3:
         return states, np.concatenate([self.field.encode(verifier), part], axis=1)
 
     def verifier_shares_to_messages(self, ctx: bytes, verifier_shares: Sequence[Bytes]) -> Messages:
-        """From every server's verifier shares, in the servers' order."""
+        """The message of each report, from every server's verifier shares in the servers' order."""
         if len(verifier_shares) != self.shares:
-            raise ValueError(f"{len(verifier_shares)} verifier shares, not {self.shares}")
+            raise ValueError(f"expected {self.shares} verifier shares, got {len(verifier_shares)}")
         rows = len(verifier_shares[0])
         width = self.verifier_share_bytes - self.message_bytes
         total = self.field.zeros(rows, width // self.field.width)
@@ -253,9 +254,10 @@ class Prio3:
         return Messages(messages, accepted)
 
     def verify_next(self, states: VerifyStates, messages: Messages) -> Outputs:
-        """Output shares of the reports whose proofs are right and whose servers all saw one client.
+        """Output shares of the reports whose proofs are right, and for which the client gave all
+        servers the same public share.
 
-        The joint randomness must be that of the parts the servers computed themselves.
+        The joint randomness must follow from the parts that the servers computed themselves.
         """
         rows = len(states.accepted)
         _check("messages", messages.rows, rows, self.message_bytes)
@@ -265,21 +267,24 @@ class Prio3:
         return Outputs(kept, accepted)
 
     def output_shares(self, ctx: bytes, server: int, input_shares: Bytes) -> Vector:
-        """What `verify_next` gives of accepted reports, for a server that did not keep it."""
+        """The shares that `verify_next` returns for accepted reports, computed again by a server
+        that did not keep them."""
         _check("input shares", input_shares, len(input_shares), self.input_share_bytes(server))
         return self.circuit.truncate(self._expand(ctx, server, input_shares).measurement)
 
     def aggregate(self, outputs: Outputs) -> Vector:
         """A server's share of the sum over accepted reports, (output_length, limbs).
 
-        All servers must sum the same reports: those that every one of them accepted.
+        All servers must sum the same reports: those that all of them accepted.
         """
         return self.field.sum(outputs.shares[outputs.accepted], 0)
 
     def unshard(self, aggregate_shares: Sequence[Vector]) -> list[int]:
         """The sum, from every server's aggregate share."""
         if len(aggregate_shares) != self.shares:
-            raise ValueError(f"{len(aggregate_shares)} aggregate shares, not {self.shares}")
+            raise ValueError(
+                f"expected {self.shares} aggregate shares, got {len(aggregate_shares)}"
+            )
         return self.circuit.decode(self.field.sum(np.stack(aggregate_shares), 0))
 
     def _expand(self, ctx: bytes, server: int, rows: Bytes) -> _Share:
@@ -294,7 +299,7 @@ class Prio3:
         return _Share(vectors[:, :length], vectors[:, length:], rows[:, end:], canonical)
 
     def _decode(self, rows: Bytes) -> tuple[Vector, Truths]:
-        """Vectors, 0 where a row is not canonical, and which rows are."""
+        """The vectors, with 0 in rows that are not canonical, and which rows are canonical."""
         vectors = self.field.unchecked(rows)
         canonical: Truths = np.logical_and.reduce(self.field.canonical(vectors), axis=1)
         if not canonical.all():
@@ -302,7 +307,7 @@ class Prio3:
         return vectors, canonical
 
     def _split(self, vectors: Vector) -> list[Vector]:
-        """The part of each proof."""
+        """The part of `vectors` that belongs to each proof."""
         return np.split(vectors, self.proofs, axis=1)
 
     def _tag(self, usage: int, ctx: bytes) -> bytes:
@@ -351,14 +356,14 @@ def _binder(*values: int) -> Bytes:
 
 
 def _beside(first: Bytes, *others: Bytes) -> Bytes:
-    """One row in front of every row."""
+    """Puts the one row of `first` in front of every row of the others."""
     repeated = np.broadcast_to(first, (len(others[0]), first.shape[1]))
     return np.concatenate([repeated, *others], axis=1)
 
 
 def _check(name: str, array: Bytes, rows: int, width: int) -> None:
     if array.dtype != np.uint8 or array.shape != (rows, width):
-        raise ValueError(f"{name} are {rows} rows of {width} bytes, not {array.shape}")
+        raise ValueError(f"{name} must be {rows} rows of {width} bytes, not {array.shape}")
 
 
 def prio3_count(shares: int = 2) -> Prio3:

@@ -1,7 +1,7 @@
 """Circuits for vectors, which check all elements for 0 or 1 in chunks with joint randomness.
 
 Chunk k is checked through Σ_j r_k^(j+1)·x_j·(x_j − 1), one gadget call: if an element is neither 0
-nor 1, this is 0 for few r_k only. (draft-irtf-cfrg-vdaf, sections "Prio3SumVec" and following.)
+nor 1, this is 0 only for a few r_k. (draft-irtf-cfrg-vdaf, sections "Prio3SumVec" and following.)
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tallyroom.protocols.vdaf.circuit import (
     ValidityCircuit,
     bit_weights,
     require,
-    require_most,
+    require_max_measurement,
     weighted_bits,
 )
 
@@ -35,7 +35,7 @@ def best_chunk_length(encoded_length: int) -> int:
 
 @dataclass(frozen=True)
 class Chunked(ValidityCircuit):
-    """What these circuits share. `length` is that of the vector, before it is encoded."""
+    """The base of these circuits. `length` is the vector's, before it is encoded."""
 
     length: int
     chunk_length: int
@@ -65,7 +65,7 @@ class Chunked(ValidityCircuit):
         return 2 * self.chunk_length
 
     def inputs(self, encoded: Vector, joint_rand: Vector, shares: int) -> Vector:
-        """Pairs r^(j+1)·x_j and x_j − 1; the last chunk is filled up with x = 0."""
+        """Pairs of r^(j+1)·x_j and x_j − 1; the last chunk is padded with x = 0."""
         field, rows = self.field, len(encoded)
         padded = field.zeros(rows, self.calls * self.chunk_length)
         padded[:, : self.encoded_length] = encoded
@@ -86,7 +86,7 @@ class Chunked(ValidityCircuit):
 
 @cache
 def share_of_one(field: Field, shares: int) -> Vector:
-    """What each of `shares` servers adds so that all of them together add 1."""
+    """The constant 1/`shares`: if each server adds it, together they add 1."""
     one: Vector = field.from_ints([pow(shares, -1, field.modulus)])[0]
     one.flags.writeable = False
     return one
@@ -104,7 +104,7 @@ class SumVec(Chunked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_most(self.max_measurement)
+        require_max_measurement(self.max_measurement)
 
     @property
     def field(self) -> Field:
@@ -131,7 +131,8 @@ class SumVec(Chunked):
 
 @dataclass(frozen=True)
 class Histogram(Chunked):
-    """Measurements are bins in [0, length); the aggregate counts each. Exactly one 1 a vector."""
+    """Measurements are bins in [0, length), encoded as vectors with exactly one 1; the aggregate
+    counts each bin."""
 
     evaluation_length = 2
 
@@ -153,9 +154,10 @@ class Histogram(Chunked):
 
 @dataclass(frozen=True)
 class MultihotCountVec(Chunked):
-    """Measurements are vectors of 0 and 1 with at most `max_weight` ones; the aggregate counts.
+    """Measurements are vectors of 0 and 1 with at most `max_weight` ones; the aggregate counts the
+    ones at each position.
 
-    The encoding ends with the number of ones in weighted bits, which cannot pass `max_weight`.
+    The encoding ends with the number of ones in weighted bits, which cannot exceed `max_weight`.
     """
 
     max_weight: int
@@ -165,7 +167,10 @@ class MultihotCountVec(Chunked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.max_weight <= self.length:
-            raise LocalError(f"at most {self.max_weight} ones in {self.length} elements")
+            raise LocalError(
+                f"a vector of {self.length} elements has 1 to {self.length} ones at most,"
+                f" not {self.max_weight}"
+            )
 
     @property
     def encoded_length(self) -> int:
@@ -193,4 +198,4 @@ class MultihotCountVec(Chunked):
 
 def require_width(measurements: Measurements, length: int) -> None:
     if measurements.shape[1] != length:
-        raise LocalError(f"a measurement has {length} elements, not {measurements.shape[1]}")
+        raise LocalError(f"a measurement must have {length} elements, not {measurements.shape[1]}")

@@ -38,14 +38,14 @@ def turboshake128(messages: Bytes, domain: int, length: int) -> Bytes:
 
 
 def derive_seeds(tag: bytes, seeds: Bytes, binders: Bytes) -> Bytes:
-    """A new seed for each row. Seeds and binders are (rows, n); a single row serves all."""
+    """A new seed for each row. Seeds and binders are (rows, n), or a single row for all."""
     return turboshake128(_messages(tag, seeds, binders), DOMAIN, SEED_BYTES)
 
 
 def expand(field: Field, tag: bytes, seeds: Bytes, binders: Bytes, count: int) -> Vector:
     """`count` uniform field elements for each row, shape (rows, count, limbs).
 
-    Candidates from p on are skipped, so a row may read further than `count` of them.
+    Candidates that are not below p are skipped, so a row may read more than `count` of them.
     """
     messages = _messages(tag, seeds, binders)
     if not (HAVE_NATIVE and native()):

@@ -1,1 +1,1 @@
-"""What roles say to each other: messages, machines, the router and the meter."""
+"""Communication between roles: messages, machines, the message loop and the meter."""

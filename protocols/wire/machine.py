@@ -1,38 +1,34 @@
 """The contract of every role in every protocol: a state machine without input or output.
 
-A machine is a function of its messages and its randomness. Shells deliver messages to it and carry
-away what it answers; the same machines run over in-memory links and over gRPC, which is why both
-agree bit for bit under one seed, and why a shell that logs what it accepted can replay any protocol
-after a crash.
+A machine is a function of its messages and its randomness. Shells deliver messages to it and send
+its answers. The same machines run over in-memory links and over gRPC, so both agree bit for bit
+under one seed, and a shell that logs what it accepted can replay any protocol after a crash.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.messages import Message
 
 
 @dataclass(frozen=True)
 class Spend:
-    """Privacy budget that a step uses up. `epsilon` is None when the release is not private.
-
-    `receipt` names what is paid for: paying twice for the same receipt costs once.
-    """
+    """The privacy loss of a step. `receipt` names what is paid for: paying twice for the same
+    receipt costs once."""
 
     data: str
     receipt: str
-    epsilon: Fraction | None
-    delta: float = 0.0
+    loss: PrivacyLoss
 
 
 @dataclass(frozen=True)
 class Continue:
     """The machine waits for more. The shell records `spends` durably, then sends `messages`.
 
-    `deadline` is for how many seconds from now it waits; None leaves the deadline as it is.
-    With `more`, it goes on of its own accord once these are sent (`protocols.run.in_parts`).
-    `repeated` says that it was told nothing but what it had heard before: not worth keeping again.
+    The machine waits for `deadline` seconds from now; None leaves the deadline as it is. With
+    `more`, it continues by itself once these messages are sent (`SpeaksInParts`).
+    `repeated` means that the message only repeated an earlier one, so it need not be logged again.
     """
 
     messages: tuple[Message, ...] = ()
@@ -44,7 +40,7 @@ class Continue:
 
 @dataclass(frozen=True)
 class Done:
-    """The role is finished. `output` is what it learnt; None for roles that learn nothing."""
+    """The role is finished. `output` is what it learnt, or None for roles that learn nothing."""
 
     output: object = None
     messages: tuple[Message, ...] = ()
@@ -53,9 +49,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The message was refused; the machine is as it was, but may note who sent it. The run goes on.
+    """The message was refused and the run goes on. The machine's state is unchanged, except that it
+    may note who sent the message.
 
-    A refused message is not kept: after a crash, what was noted of it is forgotten.
+    Refused messages are not logged, so after a crash such notes are forgotten.
     """
 
     sender: str
@@ -73,21 +70,36 @@ Step = Continue | Done | Rejected | Failed
 
 
 class Machine(Protocol):
-    """One whose parties speak among themselves before they speak to it says for how many rounds,
-    in an attribute `unseen_rounds`."""
+    """One role in one run.
+
+    If parties talk to each other before they talk to this machine, it states for how many rounds in
+    an attribute `unseen_rounds`.
+    """
 
     def start(self) -> Step:
         """Called once, first."""
 
     def receive(self, message: Message) -> Step:
-        """Takes one message. `Rejected` changes nothing that is released."""
+        """Takes one message. After `Rejected`, whatever is released later is unchanged."""
 
     def expire(self) -> Step:
-        """The deadline of what the machine is waiting for has passed."""
+        """The deadline has passed for what the machine is waiting for."""
+
+
+@runtime_checkable
+class SpeaksInParts(Protocol):
+    """A machine that says `more`: it goes on once what it said is sent."""
+
+    def proceed(self) -> Step: ...
+
+
+def proceed(machine: Machine) -> Step:
+    """The next part of what a machine says."""
+    return machine.proceed() if isinstance(machine, SpeaksInParts) else Continue()
 
 
 class SpeaksOnce:
-    """A party that is done when it has started: nobody answers it, and it waits for nothing."""
+    """Base of a party machine that is done once it has started: it waits for no answer."""
 
     def receive(self, message: Message) -> Step:
         return Rejected(message.sender, f"a party expects no {message.phase.label}")

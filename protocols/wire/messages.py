@@ -1,9 +1,9 @@
 """Messages between participants, and their one strict byte codec.
 
-A message goes from a block of senders to a block of receivers, one row a link. A batch of K rows
-means exactly the K messages of one row (`Message.split`), and each link is charged what its batch
-of one costs on the wire (`charge`), so a simulation that computes parties in blocks bills them as a
-deployment would.
+A message goes from a block of senders to a block of receivers, with one row per link. A batch of K
+rows means exactly K messages of one row (`Message.split`), and each link is charged what a message
+of one row costs on the wire (`charge`). So a simulation that computes parties in blocks bills them
+as a deployment would.
 """
 
 import struct
@@ -23,19 +23,19 @@ RUN_BYTES = NONCE_BYTES + DIGEST_BYTES
 message is bound to what was asked."""
 VERSION = 2
 MAX_WIRE_BYTES = 4 << 20
-"""No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+"""The largest encoded message; larger blocks are sent as several messages (`Message.chunks`)."""
 MAX_ROW = MAX_WIRE_BYTES - 512
-"""What one link's row may hold: it cannot be split, and travels with a header and a receipt."""
+"""The longest row of one link: it cannot be split, and travels with a header and a receipt."""
 MAX_MEMBERS = 1 << 24
-"""Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
+"""Indices are below this. Meters keep arrays by party, which a huge index must not inflate."""
 MAX_ROUND = 1 << 15
-"""An answer is a round later than what it answers, and must still fit its two bytes."""
+"""The answer's round is one higher than its question's, and must still fit two bytes."""
 
 _HEADER = struct.Struct(f"<BBBHB{RUN_BYTES}sIII")
 SINGLE_BYTES = _HEADER.size + 8
-"""What the wire adds to the body of a message from one to one."""
-"""Both roles share a byte: every party pays for its header to every server."""
+"""What the wire adds to the body of a message from one sender to one receiver."""
 _ROLES = 16
+"""Both roles share a byte, because every party pays for a header to every server."""
 _SHARED = 1
 
 
@@ -84,10 +84,10 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """`body` has one row a link, or a single row shared by all links.
+    """`body` has one row per link, or a single row shared by all links.
 
     Links pair senders with receivers: K with 1, 1 with K, or K with K. Between parties they are
-    always K with K: a party may be in several links, but each pair is in one.
+    always K with K: a party may be in several links, but each pair is in one link only.
     """
 
     run: bytes
@@ -129,7 +129,7 @@ class Message:
 
     @property
     def charge(self) -> int:
-        """Bytes that each link is billed: the encoded size of its batch of one."""
+        """Bytes billed to each link: the encoded size of a message with this one link."""
         return SINGLE_BYTES + self.width
 
     @property
@@ -152,7 +152,7 @@ class Message:
         )
 
     def split(self) -> Iterator["Message"]:
-        """The batches of one that this batch is."""
+        """This message as messages of one link each."""
         return (self.select(slice(i, i + 1)) for i in range(self.links))
 
     def chunks(self, limit: int = MAX_WIRE_BYTES) -> Iterator["Message"]:
@@ -185,7 +185,7 @@ class Message:
 
 
 def are_distinct(ids: NDArray[np.uint32]) -> bool:
-    """In time linear in their number where they come in order, as those of a host do."""
+    """Whether no id occurs twice. Takes linear time if ids are sorted, as those of a host are."""
     return bool((ids[1:] > ids[:-1]).all()) or len(np.unique(ids)) == len(ids)
 
 
@@ -255,3 +255,32 @@ def decode(data: bytes, peer: str) -> Message:
         body.reshape(rows, width),
         round_,
     )
+
+
+# --- numbers of runs: the nonce of a run is its number, in big-endian order ---
+
+TELLING_BITS = 20
+"""The first 44 bits of a number are a time and grow from run to run, the other 20 tell runs of one
+time apart. A coordinator goes by its clock, in milliseconds, so that one that lost its store goes
+on. Under a seed, runs are named for their keys instead: an answer does not depend on what was asked
+before."""
+
+
+def number(time: int, telling: int) -> bytes:
+    """The nonce of a run of this time, and what tells it from others of the same."""
+    low = telling % (1 << TELLING_BITS)
+    return (time << TELLING_BITS | low).to_bytes(NONCE_BYTES, "big")
+
+
+def time_of(nonce: bytes) -> int:
+    return int.from_bytes(nonce, "big") >> TELLING_BITS
+
+
+def milliseconds(seconds: float) -> int:
+    """The time of a run that begins then."""
+    return int(seconds * 1000)
+
+
+def last_number(seconds: float) -> bytes:
+    """The largest number of that time."""
+    return number(milliseconds(seconds), -1)

@@ -1,8 +1,8 @@
 """The meter: what every link carried, by phase and round, party by party.
 
-Each participant meters what it sends and what it receives. The bill of a run is made from the
-accounts of servers and coordinator, one of which is at an end of every message but those between
-parties: of these, party hosts hand in their own.
+Each participant meters what it sends and receives. A server or the coordinator is at one end of
+every message except those between parties. So the bill of a run is made from their accounts, and
+from the accounts that party hosts hand in of messages between parties.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 SEALING_BYTES = 24
-"""What sealing adds to a message between parties that the coordinator relays."""
+"""Bytes that sealing adds to a message between parties that the coordinator relays."""
 
 
 class Direction(IntEnum):
@@ -25,10 +25,11 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True, order=True)
 class Link:
-    """All messages of one phase and round between a station and parties, stations, or parties.
+    """All messages of one phase and round between two roles, one of them at one *station*, that is
+    a server or the coordinator; or all messages of that phase and round between parties.
 
-    `station` is the index of the end that is not a party; between coordinator and server, the
-    server's; between parties, 0; between servers, the sender's.
+    `station` is the index of the end that is not a party. Between coordinator and server it is the
+    server's index, between servers the sender's, and between parties 0.
     """
 
     phase: Phase
@@ -63,10 +64,10 @@ class Link:
 
 @dataclass
 class Account:
-    """Charged bytes and messages of a link by party id (id 0 where no party is at either end).
+    """Charged bytes and messages of a link by party id (id 0 if no party is at either end).
 
-    `wire_bytes` is what the encoded messages really took; it is below the charge where parties
-    travelled in a block.
+    `wire_bytes` is the actual size of the encoded messages. It is less than the charge where
+    parties were sent as a block.
     """
 
     bytes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -92,7 +93,7 @@ class Account:
         )
 
     def sealed(self) -> "Account":
-        """The same messages, each in a seal of its own."""
+        """The account of the same messages if each is sealed by itself."""
         sealing = SEALING_BYTES * self.messages
         return Account(self.bytes + sealing, self.messages, self.wire_bytes + int(sealing.sum()))
 
@@ -131,7 +132,7 @@ class Meter:
         account.add(ids, message.charge, message.wire_bytes)
 
     def submissions(self) -> "list[Account]":
-        """What was received in the phase of that name."""
+        """The accounts of what was received in phase SUBMIT."""
         return [
             account
             for (direction, link), account in self.accounts.items()
@@ -139,25 +140,25 @@ class Meter:
         ]
 
     def submitted(self, parties: int) -> NDArray[np.bool_]:
-        """Which of so many parties have submitted here."""
-        heard = np.zeros(parties, dtype=bool)
+        """Which of the first `parties` parties have submitted here."""
+        submitted = np.zeros(parties, dtype=bool)
         for account in self.submissions():
-            found = account.messages[:parties] > 0
-            heard[: len(found)] |= found
-        return heard
+            sent = account.messages[:parties] > 0
+            submitted[: len(sent)] |= sent
+        return submitted
 
     def between_parties(self) -> "Meter":
-        """Only what went between parties."""
+        """The accounts of messages between parties."""
         part = Meter()
         part.accounts = {k: account for k, account in self.accounts.items() if k[1].between_parties}
         return part
 
 
 def relayed(meter: Meter) -> Meter:
-    """What the coordinator would have metered, had it carried a host's messages between parties.
+    """What the coordinator would have metered if it had relayed a host's messages between parties.
 
-    Each travels twice, sealed: from its sender to the coordinator, and on to its receiver. Where
-    the hosts at both ends hand in their accounts, these add up to both legs.
+    A relayed message travels twice, sealed: from its sender to the coordinator, and on to its
+    receiver. If the hosts at both ends hand in their accounts, these add up to both legs.
     """
     legs = Meter()
     for (direction, link), account in meter.between_parties().accounts.items():
@@ -179,11 +180,11 @@ class Tally:
 
 
 class Bill:
-    """Every message of a run once: what the stations sent, what they received from parties, and
-    what parties sent each other.
+    """Counts every message of a run once: what the stations sent, what they received from parties,
+    and what parties sent each other.
 
-    `meters` are those of the stations, and of party hosts what went `between_parties` (or the same
-    `relayed`). Several accounts of one link add up.
+    `meters` are the meters of the stations, and from party hosts those of messages
+    `between_parties` (or the same `relayed`). Several accounts of one link are added up.
     """
 
     def __init__(self, meters: Iterable[Meter], parties: int) -> None:
@@ -201,7 +202,7 @@ class Bill:
 
     @classmethod
     def in_sequence(cls, bills: "Sequence[Bill]") -> "Bill":
-        """One bill for runs that followed each other: each one's rounds come after the last's."""
+        """One bill for consecutive runs: the rounds of each come after those of the one before."""
         whole = cls([], max(bill.parties for bill in bills))
         before = 0
         for bill in bills:
@@ -225,7 +226,8 @@ class Bill:
 
     @property
     def rounds(self) -> int:
-        """From the first message to the last; a question to a tree that is there starts later."""
+        """Rounds from the first message to the last. A question about a stored tree does not start
+        at round 1."""
         rounds = [link.round for link in self.accounts]
         return max(rounds) - min(rounds) + 1 if rounds else 0
 
@@ -257,8 +259,8 @@ class Bill:
         }
 
     def rows(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """phase, round, sender, receiver, bytes, messages: one row for every pair that spoke, and
-        one for each party that spoke to other parties."""
+        """(phase, round, sender, receiver, bytes, messages): one row for every pair of participants
+        that exchanged messages, and one for each party that sent messages to other parties."""
         for link in sorted(self.accounts):
             account = self.accounts[link]
             for party in np.flatnonzero(account.messages).tolist():
@@ -271,7 +273,7 @@ class Bill:
                 )
 
     def rows_of_roles(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """As `rows`, with all parties in one row."""
+        """Like `rows`, but with all parties in one row."""
         for link in sorted(self.accounts):
             account = self.accounts[link]
             if not (spoke := np.flatnonzero(account.messages)).size:
@@ -298,10 +300,10 @@ class Bill:
 
 
 def _enter(accounts: dict[Link, Account], link: Link, account: Account) -> None:
-    """Several hosts may have been at an end of one link."""
+    """Adds to the link's account: several hosts may have been at one end of it."""
     accounts[link] = accounts[link] + account if link in accounts else account
 
 
 def tallies_by_link(meters: Iterable[Meter]) -> dict[str, Tally]:
-    """What stations metered so far, each message once, as the bill will have it."""
+    """What stations have metered so far; each message counts once, as on the bill."""
     return Bill(meters, 0).by_link()

@@ -49,7 +49,7 @@ from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn, OneColumn
+from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn, Clipped, OneColumn
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Curve, Estimate
 from tallyroom.protocols.statistics.option import option, role
@@ -92,6 +92,7 @@ __all__ = [
     "Bounded",
     "BoundedColumn",
     "Bulk",
+    "Clipped",
     "ClippedNumber",
     "Column",
     "Counts",

@@ -110,7 +110,7 @@ def test_any_servers_but_one_may_collude_in_additive() -> None:
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("additive?seeds=2", "additive has no option 'seeds=2'; it has none"),
+        ("additive?seeds=2", "additive has no option 'seeds=2'; it takes no options"),
         ("additiv", "did you mean additive"),
     ],
 )

@@ -6,13 +6,14 @@ import pytest
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation import aggregator_named, aggregators
 from tallyroom.protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES
+from tallyroom.protocols.aggregation.fss.verified_keys import key_bytes
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation import Federation
-from tallyroom.simulation.formulas import NotAFormula, evaluate
+from tallyroom.simulation.prediction import NotAFormula, evaluate
 from tests.samples import a_message
 
 RECORDS = 3
@@ -50,7 +51,8 @@ def test_a_check_of_keys_takes_three_rounds() -> None:
 @pytest.mark.parametrize("formula", [CHECKED_BYTES, PLAIN_BYTES])
 def test_keys_have_the_bytes_of_their_formula(formula: str, length: int) -> None:
     keys = "fss?verified=yes" if formula == CHECKED_BYTES else "fss?verified=no"
-    stated = evaluate(formula, {"L": length, "m": 2, "k": RECORDS})
+    key = key_bytes(max(1, (length - 1).bit_length()))
+    stated = evaluate(formula, {"L": length, "m": 2, "k": RECORDS, "c": key})
     assert sent_by_a_party(bill_of(keys, 3, length)) == stated
 
 
@@ -60,6 +62,7 @@ def test_a_party_sends_what_the_formula_says(aggregator: str, parties: int, leng
     """To the byte where parties speak once; else no more than that."""
     kind = aggregator_named(aggregator)
     values = {"L": length, "n": parties, "m": kind.servers, "k": RECORDS}
+    values["c"] = key_bytes((length - 1).bit_length())
     try:
         stated = evaluate(kind.party_bytes, values)
     except NotAFormula as reason:
@@ -80,7 +83,7 @@ def test_additive_shares_among_more_servers() -> None:
     [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + (48 * 3 - 16) * 3))],
 )
 def test_our_own_formulas_can_be_read(aggregator: str, sent: int) -> None:
-    values = {"L": 5, "n": 7, "m": 2, "k": 3}
+    values = {"L": 5, "n": 7, "m": 2, "k": 3, "c": key_bytes(3)}
     assert evaluate(aggregator_named(aggregator).party_bytes, values) == sent
 
 

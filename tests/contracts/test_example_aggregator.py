@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tests.conftest import COMMAND, Done
 from tests.once import once
 
@@ -125,6 +127,49 @@ def test_its_statistic_runs_by_name_in_its_runtime(installed: Path, tmp_path: Pa
     found = json.loads(done.stdout)
     assert found["federation"]["runtime"] == "counting"
     assert found["estimate"] == found["truth"]
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_its_noise_law_is_asked_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
+    """Its scale is in quarters, so a count costs 2/3 of the 0.7 that are granted: ledgers and
+    receipts say so. Noise of two servers is four discrete Laplace noises of that scale."""
+    words = ("run", "histogram", "--bins", "4", "--noise-law", "twofold", "--epsilon", "0.7")
+    options = ("--data", "synthetic:scores?n=200", "--parties", "6", "--servers", "2")
+    how = ("--aggregator", "additive", "--hosts", "2", "--runtime", runtime, "--out", "out")
+    done = with_package(installed, [*COMMAND, *words, *options, *how, "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    law = DiscreteLaplace(Fraction(3))
+    assert found["privacy"]["mechanism"] == f"two of {law.words()} on 4 integers"
+    interval = found["interval"]
+    for low, value, high in zip(
+        interval["low"], found["estimate"]["y"], interval["high"], strict=True
+    ):
+        assert high - value == law.quantile(0.975, 4) or high == 200
+        assert value - low == law.quantile(0.975, 4) or low == 0
+    assert found["privacy"]["epsilon"] == pytest.approx(2 / 3)
+    assert [receipt["epsilon"] for receipt in found["receipts"]] == ["2/3", "2/3"]
+    assert with_package(installed, [*COMMAND, "verify", "out"], tmp_path).returncode == 0
+
+
+def test_its_noise_law_is_planned_compared_and_listed(installed: Path, tmp_path: Path) -> None:
+    of_mean = ("mean", "--data", "synthetic:scores?n=200", "--parties", "6", "--json")
+    with_law = ("--noise-law", "twofold", "--aggregator", "additive")
+    errors = {}
+    for name, given in (("laplace", with_law[2:]), ("twofold", with_law)):
+        done = with_package(installed, [*COMMAND, "plan", *of_mean, *given], tmp_path)
+        assert done.returncode == 0, done.stderr
+        errors[name] = json.loads(done.stdout)["plans"][0]["error"]
+    assert errors["twofold"] == pytest.approx(errors["laplace"] * 2**0.5, rel=1e-6)
+    done = with_package(installed, [*COMMAND, "compare", *of_mean, *with_law], tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = with_package(installed, [*COMMAND, "list", "noise-laws", "--json"], tmp_path)
+    assert json.loads(listed.stdout)["noise-laws"].keys() == {"laplace", "twofold"}
+    refused = with_package(
+        installed, [*COMMAND, "run", *of_mean[:-1], *with_law, "--noise", "joint"], tmp_path
+    )
+    assert refused.returncode == 2
+    assert "joint noise is drawn inside a circuit" in refused.stderr
 
 
 def test_elsewhere_it_is_not_known() -> None:

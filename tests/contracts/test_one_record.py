@@ -136,6 +136,8 @@ def test_the_type_of_a_column_decides_nothing(cell: Any) -> None:
         "value=job&order=nurse,clerk",
         "value=job&categories=nurse,clerk",
         "value=x&missing=0",
+        "value=x&decimal=comma",
+        "value=x&encoding=latin-1",
         "x=x&y=y&target=flag",
     ],
 )
@@ -155,12 +157,14 @@ def test_whatever_the_address_says(query: str, cell: str, tmp_path: Path) -> Non
     ['"', 'a,"b', "1;2;3;4", "", "a", "1" * 200_000, "a,b,c,d", "\udcff,1", '"a"b,1', "a\tb"],
     ids=lambda line: ascii(line[:9]),
 )
-def test_a_line_of_any_form_is_one_record_at_most(line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", ["plain", "quoted"])
+def test_a_line_of_any_form_is_one_record_at_most(line: str, lines: str, tmp_path: Path) -> None:
     """The delimiter is the header's, and a quote that is left open is of its own line."""
-    path, others = tmp_path / "ours.csv", ['2,"x, y"', "3,z", '4,"two\nlines"', '5,"""q"""']
+    fourth = '4,"two"' if lines == "plain" else '4,"two\nlines"'
+    path, others = tmp_path / "ours.csv", ['2,"x, y"', "3,z", fourth, '5,"""q"""']
     for first in ("1,x", line):
         path.write_text("\n".join(["a,b", first, *others]), errors="surrogateescape")
-        found = held(f"csv:{path}")
+        found = held(f"csv:{path}?lines={lines}")
         assert found.columns["a"][-4:].tolist() == [2, 3, 4, 5]
         assert found.rows == (5 if first else 4)
 
@@ -181,8 +185,10 @@ def test_a_party_starts_whatever_it_holds(tmp_path: Path) -> None:
         assert not any("secret" in told for told in (*found.notes, *found.uncounted()))
     assert any("1 blanks and 1 words in 3 records" in told for told in found.uncounted())
     dropped = held(f"csv:{path}?value=v&missing=drop")
-    assert dropped.rows == 1
-    assert "2 of 3 records lack 'v' and are left out" in dropped.notes[0]
+    assert dropped.rows == 2  # a word is not a missing value
+    assert "1 of 3 records lack 'v' and are left out" in dropped.notes[0]
+    names = held(f"csv:{path}?value=name&missing=drop")
+    assert names.rows == 2
 
 
 @pytest.mark.parametrize("cell", ANYTHING)
@@ -198,7 +204,7 @@ def test_a_held_out_record_changes_no_score_but_its_own(cell: str, tmp_path: Pat
         path.write_text("")
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([["x", "word", "y"], *changed])
-        return scored(f"{path}?label=y", "logistic")
+        return scored(f"{path}?label=y&missing=mean", "logistic")
 
     place = -1
     whole = judged([])
@@ -207,3 +213,21 @@ def test_a_held_out_record_changes_no_score_but_its_own(cell: str, tmp_path: Pat
     for name in ("score", "label"):
         assert (found.columns[name][1:] == whole.columns[name][1:]).all()
         assert (found.public[name] == whole.public[name]).all()
+
+
+@pytest.mark.parametrize("cell", ['"6', '6"', '"', '""6', '6""', '"6"x', ""])
+@pytest.mark.parametrize("others", [["70", "71", '5"'], ['"1"', "2", '"3'], ["1", "", '"x"']])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_no_cell_takes_other_lines_into_its_record(
+    tmp_path: Path, cell: str, others: list[str], columns: int
+) -> None:
+    """Whatever is in it, and whatever quotes other records have."""
+    path, more = tmp_path / "held.csv", ",1" * (columns - 1)
+
+    def codes(second: str) -> Any:
+        rows = [others[0], second, *others[1:]]
+        path.write_text("".join(f"{each}{more}\n" for each in ["h", *rows]).replace("h,1", "h,w"))
+        return np.delete(held(f"csv:{path}?value=h").deal(4).column("h"), 1)
+
+    assert len(codes("66")) == 3
+    np.testing.assert_array_equal(codes("66"), codes(cell))

@@ -14,6 +14,7 @@ from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
@@ -22,6 +23,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 from tests.every_statistic import EVERY
 
 
@@ -53,11 +55,11 @@ class TestEcdf(StatisticContract):
 
 
 class TestTreeEcdf(StatisticContract):
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=20, mechanism="tree")
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=20, strategy="tree")
 
 
 class TestHbEcdf(StatisticContract):
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=20, mechanism="hb")
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=20, strategy="hb")
 
 
 class TestQuantile(StatisticContract):
@@ -87,12 +89,12 @@ class TestRoc(WithLabels):
 
 class TestRocOfTwoScores(WithLabels):
     __test__ = True
-    statistic = Roc(lower=0.0, upper=1.0, thresholds=9, score=("a", "b"), mechanism="hb")
+    statistic = Roc(lower=0.0, upper=1.0, thresholds=9, score=("a", "b"), strategy="hb")
 
 
 class TestPrCurve(WithLabels):
     __test__ = True
-    statistic = PrCurve(lower=0.0, upper=1.0, thresholds=16, mechanism="tree", labels="public")
+    statistic = PrCurve(lower=0.0, upper=1.0, thresholds=16, strategy="tree", labels="public")
 
 
 class TestAucByCurve(WithLabels):
@@ -107,7 +109,7 @@ class TestAveragePrecision(WithLabels):
 
 class TestAveragePrecisionByHb(WithLabels):
     __test__ = True
-    statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
+    statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000, strategy="hb")
 
 
 class TestCalibrationCounts(WithLabels):
@@ -139,6 +141,22 @@ class TestResidualCellsInAHierarchy(StatisticContract):
 class TestLogisticStep(WithLabels):
     __test__ = True
     statistic = LogisticStep(("a=0:1", "b=-2:1"), ("a", "b"), "label", None, (0.5, -1.0, 2.0))
+
+
+class TestLogisticMoments(WithLabels):
+    __test__ = True
+    statistic = LogisticMoments(("a=0:1", "b=-2:1"), ("a", "b"))
+
+
+class TestWhitenedStep(WithLabels):
+    __test__ = True
+    statistic = WhitenedStep(
+        ("a=0:1", "b=-2:1"),
+        ("a", "b"),
+        centre=(0.25, -0.5),
+        whitening=(3.0, 0.5, 0.5, 2.0),
+        at=(0.5, -1.0, 2.0),
+    )
 
 
 class TestNextAttribute(StatisticContract):

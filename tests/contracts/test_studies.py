@@ -53,6 +53,10 @@ class TestLogisticRegression(StudyContract):
         return replace(found, columns=found.columns | {"label": np.round(found.columns["label"])})
 
 
+class TestWhitenedRegression(TestLogisticRegression):
+    study = LogisticRegression(("a", "b"), "label", ranges=("a=0:1", "b=0:1"), method="whitened")
+
+
 class TestMultinomialRegression(StudyContract):
     study = MultinomialRegression(("a=0:1", "b=0:1", "y=0:1"), "y", k=1, gamma=0.5, bins=3)
 

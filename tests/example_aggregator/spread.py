@@ -19,6 +19,7 @@ from tallyroom.extend import (
     OneColumn,
     PlainSum,
     Release,
+    Sensitivity,
     Steps,
     Study,
     Vector,
@@ -36,7 +37,7 @@ class Near(Encoding):
     reach: float
 
     length = 1
-    sensitivity = 1
+    sensitivity = Sensitivity(l1=1, squared_l2=1)
     measurement = None
     grid_step = 0.0
     grid_words = "values count exactly"
@@ -60,7 +61,8 @@ class Within(OneColumn):
     name: ClassVar[str] = "within"
 
     def plan(self, facts: Facts) -> NoisySum:
-        return NoisySum(Near(self.value, float(self.centre), float(self.reach)), PlainSum(1, 1))
+        near = Near(self.value, float(self.centre), float(self.reach))
+        return NoisySum(near, PlainSum.of(near))
 
     def read(self, release: Release) -> Answer:
         return release.linear(float(release.integers[0]), 1.0)

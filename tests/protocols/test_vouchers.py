@@ -23,25 +23,25 @@ def party(first: int, last: int, authority: Authority = AUTHORITY) -> Credential
 
 
 ONE, BLOCK = party(3, 3), party(4, 9)
-PROOF = ONE.signet().prove(SAID)
+PROOF = ONE.signer().prove(SAID)
 CHECK = Vouchers(AUTHORITY.pem)
 
 
 def test_a_proof_shows_what_a_party_said() -> None:
     assert len(PROOF) == PROOF_BYTES
     assert CHECK.fault(3, SAID, PROOF) is None
-    assert ONE.signet().prove(SAID) == PROOF, "a party that is started again says the same"
-    proof = BLOCK.signet().prove(SAID)
+    assert ONE.signer().prove(SAID) == PROOF, "a party that is started again says the same"
+    proof = BLOCK.signer().prove(SAID)
     assert [i for i in range(12) if CHECK.fault(i, SAID, proof) is None] == list(range(4, 10))
 
 
 def test_others_are_not_believed() -> None:
-    assert CHECK.fault(3, SAID + b".", PROOF) == "its signature does not hold"
+    assert CHECK.fault(3, SAID + b".", PROOF) == "its signature is invalid"
     assert CHECK.fault(2, SAID, PROOF) == "its certificate is another party's"
-    foreign = party(3, 3, OTHERS).signet().prove(SAID)
-    assert CHECK.fault(3, SAID, foreign) == "its certificate is not of this federation"
+    foreign = party(3, 3, OTHERS).signer().prove(SAID)
+    assert CHECK.fault(3, SAID, foreign) == "its certificate was not issued by this federation"
     mixed = PROOF[:VOUCHER_BYTES] + foreign[VOUCHER_BYTES:]
-    assert CHECK.fault(3, SAID, mixed) == "its signature does not hold"
+    assert CHECK.fault(3, SAID, mixed) == "its signature is invalid"
 
 
 @given(st.integers(0, PROOF_BYTES * 8 - 1))
@@ -71,4 +71,4 @@ def test_only_parties_have_vouchers(role: Role) -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    assert repr(ONE.signet()) == "<PartySigner>"
+    assert repr(ONE.signer()) == "<PartySigner>"

@@ -1,19 +1,17 @@
 """A coordinator that shows parties and servers different queries, among roles that are real."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.wire.messages import Message, Phase, Role, body_of
 from tallyroom.simulation.runtimes.contract import Opened
-from tallyroom.simulation.runtimes.coordinator_facade import BegunRun
-from tallyroom.simulation.runtimes.inprocess import InProcess
+from tallyroom.simulation.runtimes.inprocess import BegunRun, InProcess
 from tests.servers.other_values import (
     COUNTS,
     OF_STATISTIC,
@@ -32,6 +30,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
     "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
     "noise": {"statistic": COUNTS},
+    "law": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
     "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
 }
 """The same where two servers choose: others, or with other noise, have no choice to make."""
@@ -99,12 +98,12 @@ class LyingCoordinator(InProcess):
         """Raises `RunFailed` where there is no answer."""
         return self.ask(question, lambda _: None)
 
-    def _put(self, question: Question) -> BegunRun:
-        begun = super()._put(question)
+    def _begin(self, question: Question) -> BegunRun:
+        begun = super()._begin(question)
         self.truth, self.other = begun.query, self.told(begun.query)
         return begun
 
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+    def on_way(self, message: Message) -> Iterable[Message]:
         coordinator = Role.COORDINATOR
         if message.sender_role is coordinator and message.run == self.truth.run:
             first = int(message.receivers[0])
@@ -122,8 +121,8 @@ class LyingCoordinator(InProcess):
             if message.run == self.other.run:
                 message = replace(message, run=self.truth.run)
         if message.receiver_role is Role.SERVER and message.receivers[0] >= self.layout.servers:
-            return []  # parties were told of one more
-        return super()._receivers(message)
+            return ()  # parties were told of one more
+        return (message,)
 
     def spends(self) -> list[int]:
         """Of each server."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.statistics import Statistic
@@ -12,7 +13,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Gini, Variance
-from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.statistics.on_demand import OF_CURVES, EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
 
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
@@ -32,10 +33,10 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "max_records_per_party": lambda query: query.max_records_per_party + 1,
     "deadline": lambda query: query.deadline + 1,
     "delta": lambda query: query.delta / 2 or 1e-9,
-    "later_epsilon": lambda query: query.later_epsilon + 1,
-    "later_delta": lambda query: query.later_delta / 2 or 1e-9,
+    "later": lambda query: query.later + PrivacyLoss.of(1, 1e-9),
     "asking": lambda query: "00" * 16,
     "honest": lambda query: query.honest % query.servers + 1,
+    "law": lambda query: "twofold" if query.law == "laplace" else "laplace",
 }
 """Another value for every field of a query."""
 
@@ -47,7 +48,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "thresholds": lambda value: 2 * value or 4,
     "steps": lambda value: 2 * value,
     "spacing": lambda value: "log" if value == "linear" else "linear",
-    "mechanism": lambda value: "tree" if value == "hierarchy" else "hierarchy",
+    "strategy": lambda value: "tree" if value == "hierarchy" else "hierarchy",
     "smooth": lambda value: "2" if value == "none" else "none",
     "box": lambda value: not value,
     "solver": lambda value: "cvxopt" if value == "interior-point" else "interior-point",
@@ -57,6 +58,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "meet": lambda value: "servers" if value == "parties" else "parties",
+    "outputs": lambda value: "weighed" if value == "auto" else "auto",
     "k": lambda value: value + 1,
     "pilot": lambda value: (0.1, 0.2),
     "kernel": lambda value: "abs(a.value - b.value)",
@@ -96,6 +98,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "of_class": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
+    "centre": lambda value: tuple(each + 0.5 for each in value),
+    "whitening": lambda value: tuple(2 * each for each in value),
 }
 """Another value for every parameter of any statistic."""
 
@@ -104,11 +108,15 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("auc curve", "method"): {"method": "pairs"},
     ("auc smooth", "method"): {"method": "curve"},
     ("auc", "randomizer"): {"randomizer": "hadamard"},
+    ("kendall-tau", "ranges"): {"ranges": ("x=0:2", "y=0:2"), "lower": None, "upper": None},
+    ("pairwise", "ranges"): {"ranges": ("value=0:2",), "lower": None, "upper": None},
     ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
     ("linear-regression", "x"): {"x": ("other",), "ranges": ("other=0:1", "y=0:1")},
     ("linear-regression", "y"): {"y": "other", "ranges": ("x=0:1", "other=0:1")},
     ("logistic-objective", "ranges"): {"ranges": ("a=0:2",)},
     ("logistic-objective", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
+    ("logistic-moments", "ranges"): {"ranges": ("a=0:2",)},
+    ("logistic-moments", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("logistic-step", "ranges"): {"ranges": ("a=0:2",)},
     ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("quantile", "fanned"): {"fanned": True, "within": (0.25, 0.5), "thresholds": 64},
@@ -119,6 +127,9 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("roc curve", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
     ("roc priroc", "method"): {"method": "binormal"},
     ("roc priroc-fix", "method"): {"method": "binormal"},
+    ("whitened-step", "at"): {"at": (0.5, 1.0)},
+    ("whitened-step", "ranges"): {"ranges": ("a=0:2",)},
+    ("whitened-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
 }
 """The same where another value of that statistic, or of it by that method, is not like that, or is
 one with others only."""
@@ -133,11 +144,14 @@ ONE_VALUE = {
         for way in ("average-precision smooth", "roc binormal", "roc priroc", "roc priroc-fix")
         for parameter in ("at", "pilot_scores")
     ),
-    ("ecdf-points", "mechanism"),
+    *(
+        (search, parameter)
+        for search in ("ecdf-points", "quantile-search")
+        for parameter in ("strategy", *OF_CURVES)
+    ),
     ("first-above", "categories"),
     ("mode", "categories"),
     ("mode", "k"),
-    ("quantile-search", "mechanism"),
     ("residual-cells-curated", "method"),
     ("top-k", "categories"),
 }

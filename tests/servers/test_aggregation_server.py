@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.privacy.ledger import Filter
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query, run_name
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.receipts import (
     RECEIPT_BYTES,
     decode_receipt,
@@ -22,6 +23,7 @@ from tallyroom.protocols.run.receipts import (
 )
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.storage.ledger import Ledger
@@ -29,7 +31,9 @@ from tests.samples import NONCE, a_message, a_query, bitmap
 
 
 def server(cap: Fraction | None = None, index: int = 0) -> AggregationServer:
-    return AggregationServer(index, Ledger(None, cap), Randomness.from_seed(1, "server-0"))
+    return AggregationServer(
+        index, Ledger(None, Filter.of(cap)), Randomness.from_seed(1, "server-0")
+    )
 
 
 def question(query: Query, index: int = 0) -> Message:
@@ -83,11 +87,11 @@ def test_two_runs_that_were_both_opened_cannot_both_be_released() -> None:
 
 def test_a_study_that_the_cap_cannot_hold_is_refused_at_its_first_question() -> None:
     asked = server(cap=Fraction(1))
-    first = a_query(epsilon=Fraction(1, 4), later_epsilon=Fraction(4, 5))
+    first = a_query(epsilon=Fraction(1, 4), later=PrivacyLoss.of(Fraction(4, 5)))
     (refusal,) = asked.handle(question(first)).refused
     assert "epsilon 1.05 refused: 1 of 1 is left" in refusal.reason
     assert "unknown" in release(asked, first).refused[0].reason
-    again = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later_epsilon=Fraction(3, 4))
+    again = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later=PrivacyLoss.of(Fraction(3, 4)))
     assert asked.handle(question(again)).refused == []
 
 
@@ -96,7 +100,7 @@ def test_what_a_study_foresees_is_neither_charged_nor_kept_for_it() -> None:
     asked = server(cap=Fraction(1))
     for number in range(3):
         nonce = f"run-001{number}".encode()
-        held = a_query(nonce=nonce, epsilon=Fraction(1, 8), later_epsilon=Fraction(1, 2))
+        held = a_query(nonce=nonce, epsilon=Fraction(1, 8), later=PrivacyLoss.of(Fraction(1, 2)))
         assert asked.handle(question(held)).refused == []
         assert len(release(asked, held).messages) == 1
     rest = a_query(nonce=b"run-0020", epsilon=Fraction(5, 8))
@@ -109,7 +113,7 @@ def test_a_claim_to_have_been_foreseen_opens_nothing(foreseen: Fraction) -> None
     """Questions beyond what the first one foresaw, by a coordinator that says they follow from it:
     each has to fit under the cap by itself."""
     asked = server(cap=Fraction(1))
-    first = a_query(epsilon=Fraction(1, 2), later_epsilon=foreseen)
+    first = a_query(epsilon=Fraction(1, 2), later=PrivacyLoss.of(foreseen))
     assert asked.handle(question(first)).refused == []
     assert len(release(asked, first).messages) == 1
     second = a_query(nonce=b"run-0002", epsilon=Fraction(3, 4))
@@ -177,7 +181,7 @@ def test_the_deadline_is_the_querys() -> None:
 
 def test_runs_and_servers_draw_noise_of_their_own() -> None:
     def noise(nonce: bytes, seed_role: str) -> list[int]:
-        asked = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, seed_role))
+        asked = AggregationServer(0, Ledger(None), Randomness.from_seed(1, seed_role))
         query = a_query(nonce=nonce, epsilon=Fraction(1, 100))
         asked.handle(question(query))
         (share,) = release(asked, query).messages
@@ -191,7 +195,7 @@ def test_runs_and_servers_draw_noise_of_their_own() -> None:
 
 def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> None:
     """It would draw the same noise, and could be told to release over other parties."""
-    ledger = Ledger(None, None)
+    ledger = Ledger(None)
     query = a_query(epsilon=Fraction(1), min_parties=1)
     first = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
     first.handle(question(query))
@@ -220,7 +224,7 @@ def test_nor_under_another_name_that_has_the_same_noise(first: Query) -> None:
     others = [replace(first, deadline=first.deadline + 1)]
     if isinstance(first.statistic, Ecdf):
         others.append(replace(first, statistic=replace(first.statistic, smooth="2")))
-    ledger = Ledger(None, None)
+    ledger = Ledger(None)
     asked = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
     asked.handle(question(first))
     assert release(asked, first).messages
@@ -238,7 +242,7 @@ def test_nor_under_another_name_that_has_the_same_noise(first: Query) -> None:
 def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
     members = Authority.create("members", dt.datetime.now(dt.UTC), dt.timedelta(days=1))
     held = members.issue(Identity(Role.SERVER, 0, 0), dt.datetime.now(dt.UTC), dt.timedelta(days=1))
-    ledger = Ledger(None, None)
+    ledger = Ledger(None)
     asked = AggregationServer(0, ledger, Randomness.from_seed(1, "s"), sign=signer(held))
     query = a_query(epsilon=Fraction(1, 3))
     asked.handle(question(query))
@@ -249,5 +253,6 @@ def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
     assert receipt.share == share_digest([body[RECEIPT_BYTES:]])
     assert receipt.request == request_digest(bitmap(4, [0, 1, 2, 3]))
     ((_, _, epsilon, delta, _),) = ledger.rows()
-    assert (receipt.epsilon, receipt.delta) == (epsilon, repr(delta)) == ("1/3", "0.0")
+    assert (epsilon, delta) == ("1/3", 0.0)
+    assert receipt.loss == PrivacyLoss.read(epsilon, delta)
     ledger.close()

@@ -17,7 +17,7 @@ from tallyroom.protocols.identity.certificates import (
     Credentials,
     Identity,
     new_key,
-    passport_of,
+    validity_of,
 )
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protos import tally_pb2 as pb
@@ -171,7 +171,7 @@ def test_revocation_lists_must_be_signed_and_only_grow(tmp_path: Path) -> None:
     authority = Authority.create("room", now, DAY, parties_only=True)
     stranger = Authority.create("room", now, DAY, parties_only=True)
     party = authority.issue(PARTY, now, DAY)
-    serial = passport_of(party.certificate).serial
+    serial = validity_of(party.certificate).serial
     path = tmp_path / "revoked.pem"
     revocations = Revocations(authority.pem, path)
     for forged in (stranger.revoke([serial], 9, now), b"", b"\x00" * 99, authority.pem):
@@ -242,5 +242,5 @@ def test_members_are_renewed_where_the_authority_is(tmp_path: Path) -> None:
     assert (new.authority, new.party_authority) == (old.authority, old.party_authority)
     assert invite(tmp_path / "elsewhere", "party-0").party == 0
     assert revoke(tmp_path / "elsewhere", "party-0") == 1
-    with pytest.raises(LocalError, match="none of coordinator"):
+    with pytest.raises(LocalError, match="is not a member: give coordinator"):
         renew_member(tmp_path / "room", "party-0")

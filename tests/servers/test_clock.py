@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.message_service import Mailboxes, MessageService
@@ -72,7 +72,7 @@ def test_a_deadline_passes_when_its_time_is_up_and_not_when_the_clock_jumps(
 ) -> None:
     deadline = 0.6
     real = time.time
-    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    server = AggregationServer(0, Ledger(None), Randomness.from_seed(1, "server-0"))
     carried: list[tuple[float, Message]] = []
 
     async def carry(outcome: Reply) -> None:

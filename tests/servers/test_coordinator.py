@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.privacy.ledger import Filter, LedgerRefusal
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import Receipt, request_digest
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
-from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.numbers import time_of
+from tallyroom.protocols.wire.messages import Message, Phase, Role, time_of
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query
@@ -30,7 +30,9 @@ def ids(*numbers: int) -> np.typing.NDArray[np.uint32]:
 
 
 def coordinator(parties: int = 3, cap: Fraction | None = None) -> Coordinator:
-    return Coordinator(2, parties, Ledger(None, cap), Randomness.from_seed(1, "coordinator"))
+    return Coordinator(
+        2, parties, Ledger(None, Filter.of(cap)), Randomness.from_seed(1, "coordinator")
+    )
 
 
 def test_parties_come_and_go() -> None:
@@ -185,7 +187,7 @@ def test_questions_without_a_key_have_names_that_never_come_again() -> None:
     """Also after a restart, with the same secret; under a seed they are the seed's."""
 
     def names(seeded: bool) -> list[bytes]:
-        ledger, secret = Ledger(None, None), Randomness.from_seed(1, "coordinator")
+        ledger, secret = Ledger(None), Randomness.from_seed(1, "coordinator")
         desk = Coordinator(2, 3, ledger, secret, seeded=seeded)
         return [desk.named(desk.keyed(QUESTION).key) for _ in range(3)]
 
@@ -220,7 +222,7 @@ def test_only_a_share_of_the_points_that_were_asked_last_is_taken() -> None:
     (ask,) = {message.body[0].tobytes() for message in asked if message.phase is Phase.ASK}
 
     def share(request: bytes) -> Message:
-        receipt = Receipt(query.run, 0, request, bytes(32), "1", "0.0").encode()
+        receipt = Receipt(query.run, 0, request, bytes(32), PrivacyLoss.of(1)).encode()
         body = receipt + bytes(8)
         return a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, body=body, run=query.run)
 

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from tallyroom.parties.enrolment import enrol, renew
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.identity.certificates import Trust, new_key, passport_of
+from tallyroom.protocols.identity.certificates import Trust, new_key, validity_of
 from tallyroom.protocols.identity.enrolment import (
     Token,
     certificate_request,
@@ -149,7 +149,7 @@ def test_a_token_is_shown_to_its_own_federation_only(tmp_path: Path) -> None:
     async def scenario() -> None:
         ours = create(tmp_path / "ours")
         async with running(create(tmp_path / "theirs")) as theirs:
-            with pytest.raises(PeerError, match="not of the federation"):
+            with pytest.raises(PeerError, match="not at the federation"):
                 await enrol(ours.tokens[0], theirs.enrolment)
 
     asyncio.run(scenario())
@@ -162,7 +162,7 @@ def test_renewal_keeps_the_index_and_changes_the_key(tmp_path: Path) -> None:
             second = await renew(first, room.enrolment)
             assert second.identity == first.identity
             assert second.key != first.key
-            assert passport_of(second.certificate).serial != passport_of(first.certificate).serial
+            assert validity_of(second.certificate).serial != validity_of(first.certificate).serial
             assert await knock(room.coordinator, COORDINATOR, second) is OK
             for request in _reused_and_foreign(second.key):
                 signature = sign_renewal(request, second.key)
@@ -183,11 +183,11 @@ def test_only_a_certificates_key_renews_it(tmp_path: Path) -> None:
             signature = sign_renewal(asked, mine.key)
             coordinator = read_identity(room.folder / "coordinator", Role.COORDINATOR)
             for certificate, request, signed, reason in (
-                (mine.certificate, put_in_its_place, signature, "not signed by its certificate"),
+                (mine.certificate, put_in_its_place, signature, "not signed with its certificate"),
                 (mine.certificate, asked, sign_renewal(asked, other.key), "not signed"),
                 (mine.certificate, asked, b"", "not signed"),
-                (other.certificate, asked, sign_renewal(asked, other.key), "more than to be"),
-                (coordinator.certificate, asked, signature, "not of this federation"),
+                (other.certificate, asked, sign_renewal(asked, other.key), "other than to be"),
+                (coordinator.certificate, asked, signature, "not issued by this federation"),
                 (b"", asked, signature, "names no participant"),
                 (b"x" * 5000, asked, signature, "longer than"),
             ):
@@ -197,7 +197,7 @@ def test_only_a_certificates_key_renews_it(tmp_path: Path) -> None:
             with pytest.raises(grpc.aio.AioRpcError, match="expired"):
                 await room.renew(expired.certificate, asked, sign_renewal(asked, expired.key))
             assert (await room.renew(mine.certificate, asked, signature)).certificate
-            with pytest.raises(grpc.aio.AioRpcError, match="this key has a certificate"):
+            with pytest.raises(grpc.aio.AioRpcError, match="this key already has a certificate"):
                 await room.renew(mine.certificate, asked, signature)
 
     asyncio.run(scenario())
@@ -212,10 +212,10 @@ def _reused_and_foreign(key: bytes) -> tuple[bytes, bytes]:
 def test_certificates_are_due_in_their_last_third(tmp_path: Path) -> None:
     room = create(tmp_path / "room")
     certificate = room.issue(COORDINATOR, dt.timedelta(days=30)).certificate
-    passport = passport_of(certificate)
+    validity = validity_of(certificate)
     now = dt.datetime.now(dt.UTC)
-    assert not passport.due(now + dt.timedelta(days=19))
-    assert passport.due(now + dt.timedelta(days=21))
+    assert not validity.due(now + dt.timedelta(days=19))
+    assert validity.due(now + dt.timedelta(days=21))
 
 
 def test_a_new_token_ends_the_old_certificate(tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ def test_a_revoked_certificate_is_not_renewed(tmp_path: Path) -> None:
     registry.add_token(b"digest", 0, now)
     registry.redeem(b"digest", now, lambda _: signed(1))
     registry.renew(0, 1, lambda _: signed(2))
-    with pytest.raises(PeerError, match="not one to renew"):  # it is another party's
+    with pytest.raises(PeerError, match="may not be renewed"):  # it is another party's
         registry.renew(1, 2, lambda _: pytest.fail("signed"))
     assert registry.revoke(0, now) == 2
     for serial in (1, 2, 3):
-        with pytest.raises(PeerError, match="not one to renew"):
+        with pytest.raises(PeerError, match="may not be renewed"):
             registry.renew(0, serial, lambda _: pytest.fail("signed"))
     registry.close()
 

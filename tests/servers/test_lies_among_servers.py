@@ -1,7 +1,7 @@
 """A server that lies to another one, whatever it says instead and in whatever message: the honest
 one names it or computes on, and nothing comes out but an answer or a run that failed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +12,6 @@ from tallyroom.fss.ring import Bytes
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.privacy.mechanisms import Placement
-from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
@@ -93,13 +92,13 @@ class Lying(InProcess):
         self._lie = liar, at, lie
         self.said: list[Role] = []
 
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+    def on_way(self, message: Message) -> Iterable[Message]:
         liar, at, lie = self._lie
         if message.sender_role is Role.SERVER and message.senders[0] == liar:
             if len(self.said) == at:
                 message = replace(message, body=np.ascontiguousarray(lie(message.body.copy())))
             self.said.append(message.receiver_role)
-        return super()._receivers(message)
+        return (message,)
 
 
 def told(question: Question, liar: int, at: int, lie: Lie) -> tuple[list[Role], str]:

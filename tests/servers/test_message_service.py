@@ -11,7 +11,7 @@ import pytest
 from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.servers.aggregation_server import AggregationServer
@@ -104,7 +104,7 @@ class Watched(Journal):
 def test_nothing_is_said_before_what_it_follows_from_is_on_disk(tmp_path: Path) -> None:
     """A server that is killed after it spoke must know what it spoke of."""
     query = a_query(parties=1)
-    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    server = AggregationServer(0, Ledger(None), Randomness.from_seed(1, "server-0"))
     journal = Watched(tmp_path)
     journal.events = []
 
@@ -125,7 +125,7 @@ def test_nothing_is_said_before_what_it_follows_from_is_on_disk(tmp_path: Path) 
 def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path) -> None:
     """The last submission closes the roster: were it lost, the run would wait for ever."""
     query = a_query(parties=1)
-    server = Slow(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    server = Slow(0, Ledger(None), Randomness.from_seed(1, "server-0"))
     server.entered = threading.Event()
     carried: list[Message] = []
 
@@ -155,7 +155,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
 
 
 def test_what_is_refused_is_not_written(tmp_path: Path) -> None:
-    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    server = AggregationServer(0, Ledger(None), Randomness.from_seed(1, "server-0"))
 
     async def carry(outcome: Reply) -> None:
         pass
@@ -191,7 +191,7 @@ def test_who_hangs_up_before_he_is_greeted_may_listen_again(
         pass
 
     async def scenario() -> None:
-        server = AggregationServer(0, Ledger(None, None), Randomness(bytes(16)))
+        server = AggregationServer(0, Ledger(None), Randomness(bytes(16)))
         post = MessageService(server, Mailboxes(), carry, None)
         stream = post.Receive(pb.Subscription(), HangsUp())  # type: ignore[arg-type]
         with pytest.raises(asyncio.CancelledError):
@@ -205,7 +205,7 @@ def test_who_hangs_up_before_he_is_greeted_may_listen_again(
 def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
     """A party that repeats itself must not fill the disk."""
     query = a_query(parties=3)
-    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    server = AggregationServer(0, Ledger(None), Randomness.from_seed(1, "server-0"))
     sizes = []
 
     async def carry(outcome: Reply) -> None:

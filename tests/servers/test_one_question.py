@@ -246,7 +246,7 @@ def test_every_aggregator_is_tried() -> None:
 def test_who_was_asked_something_else_is_named() -> None:
     """By the server to the party, with both digests."""
     query, other = a_query(), a_query(epsilon=Fraction(1))
-    server = AggregationServer(0, Ledger(None, None), Randomness(bytes(16)))
+    server = AggregationServer(0, Ledger(None), Randomness(bytes(16)))
     server.handle(a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode()))
     holdings = deal({"value": np.linspace(0, 1, 4)}, 4)
     block = PartyBlock(holdings, Randomness(bytes(16)))

@@ -8,9 +8,9 @@ import pytest
 from tallyroom.protocols.aggregation.contract import Total
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.receipts import RECEIPT_BYTES
 from tallyroom.protocols.run.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.coordinator import Coordinator
@@ -34,7 +34,7 @@ class Asked(Coordinator):
 
 
 def begun(min_parties: int = 3, parties: int = 4) -> Asked:
-    asked = Asked(2, parties, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
+    asked = Asked(2, parties, Ledger(None), Randomness.from_seed(1, "coordinator"))
     everyone = np.arange(parties, dtype=np.uint32)
     asked.enrol(everyone, np.ones(parties, dtype=np.uint32))
     query = a_query(parties=parties, min_parties=min_parties)
@@ -161,7 +161,7 @@ def test_refusals_are_forgotten_with_their_run() -> None:
 
 
 def test_a_party_that_claims_too_many_records_does_not_join() -> None:
-    desk = Coordinator(2, 2, Ledger(None, None), Randomness.from_seed(1, "c"), 1000)
+    desk = Coordinator(2, 2, Ledger(None), Randomness.from_seed(1, "c"), 1000)
     ids = np.arange(1, dtype=np.uint32)
     desk.enrol(ids, np.array([1000], dtype=np.uint32))
     with pytest.raises(LocalError, match="at most 1000 records in this federation, not 1001"):

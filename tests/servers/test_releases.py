@@ -1,6 +1,7 @@
 """What the coordinator remembers of releases: which data they are of, and not for ever."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,12 +16,12 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES, Holdings
-from tallyroom.protocols.run.participant import Participant, Reply
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Curve, Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.servers.dispatch import Dispatch
@@ -50,7 +51,7 @@ SAME, OTHER = bytes(VERSION_BYTES), bytes([1] * VERSION_BYTES)
 
 
 def joined() -> Coordinator:
-    made = Coordinator(2, 3, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
+    made = Coordinator(2, 3, Ledger(None), Randomness.from_seed(1, "coordinator"))
     made.enrol(EVERYBODY, np.array([2, 2, 2], dtype=np.uint32), SAME)
     return made
 
@@ -82,7 +83,7 @@ def test_other_data_is_another_release(party: int, records: int, version: bytes)
     assert known(made, again[0]) == curve.run
 
 
-OF_THE_ASKING = {"nonce", "deadline", "later_epsilon", "later_delta", "asking"}
+OF_THE_ASKING = {"nonce", "deadline", "later", "asking"}
 SHARED = replace(CURVE, noise=Placement.SHARED, honest=2, min_parties=2)
 
 
@@ -183,7 +184,7 @@ def test_data_that_changes_before_a_stored_tree_is_asked_leaves_nobody_waiting(
         assert asking.run == held.run
         live.add(asking)
         made.enrol(EVERYBODY[:1], np.array([2], dtype=np.uint32), OTHER)
-        with pytest.raises(RunFailed, match="other data meanwhile"):
+        with pytest.raises(RunFailed, match="data changed in the meantime"):
             await runs._begin(asking)
         assert live.all() == []
 
@@ -252,12 +253,12 @@ class Repeating(InProcess):
         super().__init__(layout)
         self._shares: list[Message] = []
 
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+    def on_way(self, message: Message) -> Iterable[Message]:
         if message.phase is not Phase.SHARE:
-            return super()._receivers(message)
+            return (message,)
         sender = message.sender
         self._shares.append(message)
-        return [(self._coordinator, share) for share in self._shares if share.sender == sender]
+        return [share for share in self._shares if share.sender == sender]
 
 
 @pytest.mark.parametrize("kind", [EcdfPoints, QuantileSearch])

@@ -200,5 +200,5 @@ def test_an_identity_that_its_authority_did_not_sign_is_not_read(tmp_path: Path)
     create_federation(tmp_path / "theirs", 1, 1)
     foreign = (tmp_path / "theirs" / "authority" / "certificate.pem").read_bytes()
     (tmp_path / "ours" / "server-0" / "authority.pem").write_bytes(foreign)
-    with pytest.raises(LocalError, match="not of this federation"):
+    with pytest.raises(LocalError, match="not issued by this federation"):
         read_identity(tmp_path / "ours" / "server-0", Role.SERVER)

@@ -14,9 +14,9 @@ import pytest
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.privacy.mechanisms import Placement
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.coordinator_service import CoordinatorConfig, CoordinatorService
 from tallyroom.servers.run import Run
@@ -62,10 +62,10 @@ def test_all_who_wait_for_a_run_hear_that_it_cannot_begin(tmp_path: Path) -> Non
         first = asyncio.create_task(service.runs.begin(QUESTION))
         await asyncio.sleep(0)
         other = await service.runs.begin(QUESTION)
-        with pytest.raises(RunFailed, match="cannot keep a run"):
+        with pytest.raises(RunFailed, match="cannot store a run"):
             await first
         (event,) = await other.over
-        assert "cannot keep a run" in event.failure.reason
+        assert "cannot store a run" in event.failure.reason
         journals.mkdir()
         again = await service.runs.begin(QUESTION)
         assert again is not other

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
-from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition, Filter, LedgerRefusal
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.ledger import SCHEMA_VERSION, Ledger
 
@@ -21,16 +21,16 @@ THIRD = Fraction(1, 3)
 
 
 def spend(receipt: str, epsilon: Fraction | None = THIRD) -> Spend:
-    return Spend("data", receipt, epsilon)
+    return Spend("data", receipt, PrivacyLoss.of(epsilon))
 
 
 def test_exactly_the_cap_may_be_spent_and_no_more(tmp_path: Path) -> None:
     """Fractions: three thirds are one, where floats would leave a crack."""
-    ledger = Ledger(tmp_path / "ledger.sqlite", Fraction(1))
+    ledger = Ledger(tmp_path / "ledger.sqlite", Filter.of(Fraction(1)))
     for receipt in "abc":
         ledger.check(spend(receipt))
         ledger.record([spend(receipt)])
-    assert ledger.spent() == 1
+    assert ledger.totals().noisy.epsilon == 1
     with pytest.raises(LedgerRefusal, match="epsilon 1e-09 refused: 0 of 1 is left"):
         ledger.record([spend("d", Fraction(1, 10**9))])
     assert [row[0] for row in ledger.rows()] == ["a", "b", "c"]
@@ -39,29 +39,29 @@ def test_exactly_the_cap_may_be_spent_and_no_more(tmp_path: Path) -> None:
 
 def test_delta_adds_up_and_is_capped_beside_epsilon() -> None:
     """In decimals: ten times 1e-6 is 1e-5, where doubles would leave a crack."""
-    ledger = Ledger(None, None, cap_delta=1e-5)
+    ledger = Ledger(None, Filter.of(None, 1e-5))
     for number in range(10):
-        ledger.record([Spend("data", str(number), THIRD, 1e-6)])
+        ledger.record([Spend("data", str(number), PrivacyLoss.of(THIRD, 1e-6))])
     with pytest.raises(LedgerRefusal, match="delta 1e-12 refused: 0 of 1e-05 is left"):
-        ledger.record([Spend("data", "late", THIRD, 1e-12)])
-    ledger.record([Spend("data", "pure", THIRD, 0.0)])
-    assert ledger.totals().delta == Fraction(1, 10**5)
+        ledger.record([Spend("data", "late", PrivacyLoss.of(THIRD, 1e-12))])
+    ledger.record([Spend("data", "pure", PrivacyLoss.of(THIRD, 0.0))])
+    assert ledger.totals().noisy.delta == Fraction(1, 10**5)
     ledger.close()
 
 
 def test_a_shuffle_that_tells_the_truth_is_not_paid_for_with_a_small_epsilon() -> None:
     """ε = 1e-6 with δ = 0.9 is truth with probability 0.99."""
-    ledger = Ledger(None, Fraction(10), cap_delta=DEFAULT_CAP_DELTA)
+    ledger = Ledger(None, Filter.of(Fraction(10), DEFAULT_CAP_DELTA))
     with pytest.raises(LedgerRefusal, match=r"delta 0\.9 refused: 1e-05 of 1e-05 is left"):
-        ledger.record([Spend("data", "shuffled", Fraction(1, 10**6), 0.9)])
+        ledger.record([Spend("data", "shuffled", PrivacyLoss.of(Fraction(1, 10**6), 0.9))])
     assert ledger.rows() == []
     ledger.close()
 
 
 def test_tight_composition_admits_what_the_plain_sum_does_not() -> None:
     cap, each = Fraction(5), Fraction(1, 10)
-    plain = Ledger(None, cap, 1e-6)
-    tight = Ledger(None, cap, 1e-6, Composition.TIGHT)
+    plain = Ledger(None, Filter.of(cap, 1e-6))
+    tight = Ledger(None, Filter.of(cap, 1e-6, Composition.TIGHT))
     taken = dict.fromkeys((plain, tight), 0)
     for ledger in taken:
         while taken[ledger] < 300:
@@ -72,28 +72,28 @@ def test_tight_composition_admits_what_the_plain_sum_does_not() -> None:
             taken[ledger] += 1
     assert taken[plain] == 50
     assert 100 < taken[tight] < 110  # at 100 the optimal ε is 4.7746, at 110 it is 5.06
-    assert tight.tight(1e-6) <= 5 < float(tight.spent())
+    assert tight.tight(1e-6) <= 5 < tight.totals().noisy.size
     for ledger in taken:
         ledger.close()
 
 
 def test_tight_composition_needs_a_delta_and_refuses_what_uses_it_up() -> None:
     with pytest.raises(LocalError, match="--cap-delta"):
-        Ledger(None, Fraction(1), None, Composition.TIGHT)
-    ledger = Ledger(None, None, 1e-6, Composition.TIGHT)
+        Filter.of(Fraction(1), None, Composition.TIGHT)
+    ledger = Ledger(None, Filter.of(None, 1e-6, Composition.TIGHT))
     with pytest.raises(LedgerRefusal, match="delta 1e-05 refused"):
-        ledger.record([Spend("data", "a", Fraction(1), 1e-5)])
+        ledger.record([Spend("data", "a", PrivacyLoss.of(Fraction(1), 1e-5))])
     ledger.close()
 
 
 def test_a_release_without_noise_leaves_nothing_of_a_cap(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    free = Ledger(path, None)
+    free = Ledger(path)
     free.record([spend("exact", None), spend("noisy")])
     totals = free.totals()
-    assert (totals.exact, totals.epsilon, totals.in_all) == (1, THIRD, math.inf)
+    assert (totals.exact, totals.noisy, totals.epsilon()) == (1, PrivacyLoss.of(THIRD), math.inf)
     free.close()
-    capped = Ledger(path, Fraction(100))
+    capped = Ledger(path, Filter.of(Fraction(100)))
     with pytest.raises(LedgerRefusal, match="1 release without noise"):
         capped.record([spend("next")])
     capped.record([spend("noisy")])  # paid for
@@ -101,7 +101,7 @@ def test_a_release_without_noise_leaves_nothing_of_a_cap(tmp_path: Path) -> None
 
 
 def test_a_refusal_says_what_is_left() -> None:
-    ledger = Ledger(None, Fraction(3, 2))
+    ledger = Ledger(None, Filter.of(Fraction(3, 2)))
     ledger.record([spend("a", Fraction(1))])
     with pytest.raises(LedgerRefusal, match=r"epsilon 1 refused: 0\.5 of 1\.5 is left"):
         ledger.check(spend("b", Fraction(1)))
@@ -109,40 +109,85 @@ def test_a_refusal_says_what_is_left() -> None:
 
 
 def test_the_same_receipt_costs_once() -> None:
-    ledger = Ledger(None, Fraction(1))
+    ledger = Ledger(None, Filter.of(Fraction(1)))
     for _ in range(5):
         ledger.record([spend("a", Fraction(1))])
     ledger.check(spend("a", Fraction(1)))
-    assert ledger.spent() == 1
+    assert ledger.totals().noisy.epsilon == 1
     assert len(ledger.rows()) == 1
     ledger.close()
 
 
 def test_two_spends_are_written_both_or_neither() -> None:
-    ledger = Ledger(None, Fraction(1))
+    ledger = Ledger(None, Filter.of(Fraction(1)))
     with pytest.raises(LedgerRefusal):
         ledger.record([spend("a", Fraction(3, 4)), spend("b", Fraction(3, 4))])
     assert ledger.rows() == []
     ledger.record([spend("a", Fraction(1, 4)), spend("b", Fraction(3, 4))])
-    assert ledger.spent() == 1
+    assert ledger.totals().noisy.epsilon == 1
+    ledger.close()
+
+
+def test_concentrated_losses_are_kept_and_counted_as_such(tmp_path: Path) -> None:
+    path, rho = tmp_path / "ledger.sqlite", PrivacyLoss.concentrated(Fraction(1, 20))
+    cap = Filter(PrivacyLoss.concentrated(Fraction(1, 10)))
+    for receipt in "ab":
+        ledger = Ledger(path, cap)
+        ledger.record([Spend("data", receipt, rho)])
+        ledger.close()
+    ledger = Ledger(path, cap)
+    assert [row[2:4] for row in ledger.rows()] == [("rho 1/20", 0.0)] * 2
+    assert ledger.totals().noisy == rho * 2
+    assert ledger.tight(1e-6) == (rho * 2).at(1e-6).size
+    with pytest.raises(LedgerRefusal, match=r"rho 1e-06 refused: 0 of 0\.1 is left"):
+        ledger.record([Spend("data", "c", PrivacyLoss.concentrated(Fraction(1, 10**6)))])
+    ledger.close()
+
+
+def test_a_loss_that_could_not_be_read_back_is_not_written() -> None:
+    """One row of a hundred digits would lock the keeper out of its own ledger."""
+    ledger = Ledger(None)
+    with pytest.raises(LocalError, match="too many digits"):
+        ledger.record([spend("a", Fraction(1, 10**99))])
+    assert ledger.rows() == []
+
+
+def test_an_old_ledger_keeps_its_meaning(tmp_path: Path) -> None:
+    """As the first version wrote it."""
+    path = tmp_path / "ledger.sqlite"
+    old = sqlite3.connect(path)
+    old.executescript(
+        "CREATE TABLE spends (receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL, "
+        "delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);"
+        "INSERT INTO spends (receipt, data, epsilon, delta) VALUES ('a', 'd', '1/3', 0.0),"
+        "('b', 'd', '1/3', 1e-06), ('c', 'd', 'inf', 0.0), ('e', 'd', '2', 9.094947017729282e-13);"
+        "PRAGMA user_version = 1;"
+    )
+    old.close()
+    ledger = Ledger(path)
+    assert ledger.totals().exact == 1
+    spent = PrivacyLoss.of(Fraction(8, 3)) + PrivacyLoss.of(0, 1e-6)
+    assert ledger.totals().noisy == spent + PrivacyLoss.of(0, 9.094947017729282e-13)
+    ledger.record([spend("f")])
+    assert ledger.rows()[-1][2:4] == ("1/3", 0.0)
     ledger.close()
 
 
 def test_renaming_the_data_gains_nothing() -> None:
-    ledger = Ledger(None, Fraction(1))
-    ledger.record([Spend("one name", "a", Fraction(1))])
+    ledger = Ledger(None, Filter.of(Fraction(1)))
+    ledger.record([Spend("one name", "a", PrivacyLoss.of(Fraction(1)))])
     with pytest.raises(LedgerRefusal):
-        ledger.record([Spend("another name", "b", Fraction(1))])
+        ledger.record([Spend("another name", "b", PrivacyLoss.of(Fraction(1)))])
     ledger.close()
 
 
 def test_an_answer_without_noise_is_refused_under_any_cap_and_written_without_one() -> None:
-    capped, free = Ledger(None, Fraction(10**9)), Ledger(None, None)
+    capped, free = Ledger(None, Filter.of(Fraction(10**9))), Ledger(None)
     with pytest.raises(LedgerRefusal, match="without noise is refused"):
         capped.record([spend("a", None)])
     free.record([spend("a", None), spend("b")])
     assert [row[2] for row in free.rows()] == ["inf", "1/3"]
-    assert free.spent() == THIRD
+    assert free.totals().noisy.epsilon == THIRD
     capped.close()
     free.close()
 
@@ -151,15 +196,16 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     program = (
         "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
+        "from tallyroom.protocols.privacy.loss import PrivacyLoss;"
         "from tallyroom.protocols.wire.machine import Spend;"
         "from tallyroom.storage.ledger import Ledger;"
-        "Ledger(Path(sys.argv[1]), None).record([Spend('d', 'r', Fraction(1, 3))]);"
+        "Ledger(Path(sys.argv[1])).record([Spend('d', 'r', PrivacyLoss.of(Fraction(1, 3)))]);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     died = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
     assert died.returncode == -9
-    ledger = Ledger(path, Fraction(1, 2))
-    assert ledger.spent() == THIRD
+    ledger = Ledger(path, Filter.of(Fraction(1, 2)))
+    assert ledger.totals().noisy.epsilon == THIRD
     with pytest.raises(LedgerRefusal):
         ledger.record([spend("again", THIRD)])
     ledger.close()
@@ -167,14 +213,14 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
 
 def test_a_spend_is_on_disk_before_it_is_answered_for(tmp_path: Path) -> None:
     """SQLite waits for the disk at every commit: 2 is its FULL."""
-    ledger = Ledger(tmp_path / "ledger.sqlite", None)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
     assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
     ledger.close()
 
 
 def test_two_keepers_of_one_file_share_its_cap(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    left, right = Ledger(path, Fraction(1)), Ledger(path, Fraction(1))
+    left, right = Ledger(path, Filter.of(Fraction(1))), Ledger(path, Filter.of(Fraction(1)))
     left.record([spend("a", Fraction(3, 4))])
     with pytest.raises(LedgerRefusal):
         right.record([spend("b", Fraction(3, 4))])
@@ -188,23 +234,23 @@ def test_a_ledger_of_a_newer_program_is_refused(tmp_path: Path) -> None:
     database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     database.close()
     with pytest.raises(LocalError, match="newer Tallyroom"):
-        Ledger(path, None)
+        Ledger(path)
 
 
 def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_text("not a database, but long enough to be taken for one" * 20)
     with pytest.raises(LocalError, match="ledger"):
-        Ledger(path, None)
+        Ledger(path)
 
 
 def test_a_ledger_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="ledger"):
-        Ledger(tmp_path / "no such folder" / "ledger.sqlite", None)
+        Ledger(tmp_path / "no such folder" / "ledger.sqlite")
 
 
 def test_nothing_to_spend_is_nothing_written() -> None:
-    ledger = Ledger(None, Fraction(0))
+    ledger = Ledger(None, Filter.of(Fraction(0)))
     nothing: Sequence[Spend] = ()
     ledger.record(nothing)
     assert ledger.rows() == []
@@ -213,7 +259,7 @@ def test_nothing_to_spend_is_nothing_written() -> None:
 
 def test_a_ledger_that_cannot_be_written_says_so_and_recovers(tmp_path: Path) -> None:
     """Whether the disk fills while a spend is inserted or only when it is committed."""
-    ledger = Ledger(tmp_path / "ledger.sqlite", None)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.record([spend("a")])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
@@ -224,13 +270,13 @@ def test_a_ledger_that_cannot_be_written_says_so_and_recovers(tmp_path: Path) ->
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [row[0] for row in ledger.rows()] == ["a"]
     ledger.record([spend("b")])
-    assert ledger.spent() == 2 * THIRD
+    assert ledger.totals().noisy.epsilon == 2 * THIRD
     ledger.close()
 
 
 def test_a_commit_that_fails_leaves_no_transaction_open(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    ledger, reader = Ledger(path, None), sqlite3.connect(path, isolation_level=None)
+    ledger, reader = Ledger(path), sqlite3.connect(path, isolation_level=None)
     ledger._db.execute("PRAGMA busy_timeout = 1")
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM spends").fetchall()

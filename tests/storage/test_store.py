@@ -29,7 +29,7 @@ def test_foreign_bytes_in_the_place_of_ours_are_one_line(tmp_path: Path) -> None
         other.execute("PRAGMA user_version = 1")
         other.execute("CREATE TABLE spends (name TEXT)")
     with pytest.raises(LocalError, match="cannot open the ledger"):
-        Ledger(store.ledger, None)
+        Ledger(store.ledger)
     (tmp_path / "version").write_bytes(b"\xff\xfe" * 50)
     with pytest.raises(LocalError, match="newer Tallyroom") as refused:
         Store(tmp_path)

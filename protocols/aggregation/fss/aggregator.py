@@ -1,25 +1,25 @@
-"""Function secret sharing: parties upload one comparison key a record and may leave.
+"""Function secret sharing: parties upload one comparison key per record and may leave.
 
-Afterwards the servers alone count the values at most t, for any t of the domain: S0 §4.2, with
-communication O(n + m·|B|) where asking the parties again costs O(n·|B|). Where the question says
-what t will be, the domain has these |B| points alone: keys are then shorter by a factor of
-32 / log₂ |B| and counted in less than half of the time. `domain=fine` has S0's to the letter.
+Afterwards the servers alone count the values that are at most t, for any t of the domain (S0 §4.2).
+Communication is O(n + m·|B|), where asking the parties again costs O(n·|B|). If the question fixes
+the thresholds beforehand, the domain has only these |B| points: keys are then shorter by a factor
+of 32 / log₂ |B|, and counting takes less than half the time. `domain=fine` follows S0 exactly.
 
-Threat model: semi-honest servers. A server sees keys that are pseudorandom without the other
-servers', and how many records a party has. A party that deviates can upload a well-formed key that
-counts twice, or at a threshold of its choice; no server alone can see that.
+Threat model: semi-honest servers. A server sees keys, which are pseudorandom without the other
+servers' keys, and how many records a party has. A party that deviates can upload a well-formed key
+that counts twice, or at a threshold of its choice; a server alone cannot see that.
 
-With `verified=yes` the two servers check the keys together (`fss.verified`, `verified_server`): who
-sent one that is not a single step of weight one is named and left out, and the rest is exact. A bad
-key passes with a chance below 2^-40. How many keys a party sends is held against its records, whose
-number is public. What is checked is that a key is a possible one: a party may still lie about its
-data. A server that deviates learns nothing by the check, but can have any party refused, and change
-the answer, as it can without.
+With `verified=yes` the two servers check the keys together (`fss.verified`, `verified_server`). A
+party that sent a key other than a single step of weight one is named and left out, and the rest is
+exact. A bad key passes with a chance below 2^-40. The number of keys that a party sends must be the
+number of its records, which is public. The check shows that a key is a possible one: a party may
+still lie about its data. A server that deviates learns nothing from the check. It can have any
+party refused and change the answer, but it can do so without the check as well.
 
-`verified=auto`, which is what a question says by default, is settled when the query is made of it:
-every query says `yes` or `no`, and with it the run's name, receipts and results. Keys are checked
-where two servers count all that is asked at once. They are not for points on demand: a bad key that
-a later question meets would end a tree that is paid for.
+`verified=auto`, the default in a question, is settled when the query is made: every query says
+`yes` or `no`, and so do the run's name, receipts and results. Keys are checked if two servers count
+everything that is asked at once. They are not checked for points on demand, because a bad key that
+a later question meets would end a tree that is already paid for.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from tallyroom.protocols.aggregation.fss.roles import (
     FssServer,
     comparison,
 )
-from tallyroom.protocols.aggregation.fss.submission import ASKED, FINE, compared
+from tallyroom.protocols.aggregation.fss.submission import ASKED, FINE, bits_for, compared
 from tallyroom.protocols.aggregation.fss.verified_collector import (
     VerifiedCollector,
     VerifiedOnDemandCollector,
@@ -47,6 +47,7 @@ from tallyroom.protocols.aggregation.fss.verified_collector import (
 from tallyroom.protocols.aggregation.fss.verified_keys import (
     HEADER,
     SERVERS,
+    key_bytes,
     verified_keys,
 )
 from tallyroom.protocols.aggregation.fss.verified_on_demand import VerifiedOnDemandServer
@@ -70,10 +71,10 @@ PLAIN_BYTES = "m(8 + 24bk)"
 class Fss(Aggregator):
     """Comparison keys, uploaded once; any m-1 of m servers may collude.
 
-    `verified`: `yes` has two servers check that each key is one record's, `no` trusts the parties,
-    `auto` checks what two servers count at once: all but choices and points on demand.
-    `domain`: keys are over the thresholds that are `asked`, or between two servers over the `fine`
-    grid of 2^32 lines, whatever is asked. Points on demand always have the fine one.
+    `verified`: with `yes` two servers check that each key is one record's, with `no` they trust the
+    parties, and `auto` checks whatever two servers count at once: all but choices and points on
+    demand. `domain`: keys are over the thresholds that are `asked`, or, between two servers, over
+    the `fine` grid of 2^32 points, whatever is asked. Points on demand always use the fine grid.
     """
 
     verified: str = AUTO
@@ -84,7 +85,7 @@ class Fss(Aggregator):
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
     rounds: ClassVar[int] = 8
-    """Where no key is bad. Three fewer where keys are not checked."""
+    """If no key is bad; three fewer if keys are not checked."""
     party_bytes: ClassVar[str] = (
         f"{CHECKED_BYTES}; c = 16(b + 12), up to 32 thresholds 48b − 16; b = ⌈log₂ L⌉; "
         f"unchecked {PLAIN_BYTES}, for m ≥ 3 about (8L + 16m)k"
@@ -95,6 +96,13 @@ class Fss(Aggregator):
             raise LocalError(f"fss: verified is {AUTO}, yes or no, not {self.verified!r}")
         if self.domain not in (ASKED, FINE):
             raise LocalError(f"fss: domain is {ASKED} or {FINE}, not {self.domain!r}")
+
+    def bytes_formula(self, query: Query) -> tuple[str, dict[str, int]]:
+        if query.servers != 2:  # keys of another kind
+            return "not stated", {}
+        formula = CHECKED_BYTES if self.checks else PLAIN_BYTES
+        bits = bits_for(query, self.domain == FINE)
+        return formula, {"b": bits, "c": key_bytes(bits)}
 
     @property
     def checks(self) -> bool:
@@ -135,7 +143,7 @@ class Fss(Aggregator):
             return ()
         why = "as was asked"
         if query.points is not None:
-            why = "they are not by default for points on demand"
+            why = "by default, they are not for points on demand"
         try:
             replace(self, verified="yes").check(query)
         except LocalError as error:
@@ -147,16 +155,18 @@ class Fss(Aggregator):
             raise LocalError(f"fss needs at least 2 servers, not {query.servers}")
         compared(query)
         if query.noise is Placement.PARTIES:
-            raise LocalError("keys carry no noise: fss needs the noise of a server")
+            raise LocalError("fss: parties cannot add noise to keys: choose noise of the servers")
         together = query.noise in (Placement.JOINT, Placement.SHARED)
         if together and query.points is not None:
-            raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
+            raise LocalError(
+                f"for points on demand each server draws its own noise: it cannot be {query.noise}"
+            )
         if query.points is not None and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         if self.domain == FINE and query.servers != 2:
             raise LocalError("fss?domain=fine takes exactly 2 servers")
         if self.verified == AUTO:
-            raise LocalError("fss: a query says whether keys are verified, yes or no")
+            raise LocalError("fss: a query must say whether keys are verified, yes or no")
         if not self.checks:
             comparison(query)
             return
@@ -164,12 +174,12 @@ class Fss(Aggregator):
             raise LocalError(f"fss?verified=yes takes exactly {SERVERS} servers")
         if query.choice is not None:
             raise LocalError(
-                f"{query.statistic.name} is chosen by the two servers, who check no keys then: "
-                "fss?verified=no, or additive"
+                f"fss cannot check keys where the two servers choose, as for "
+                f"{query.statistic.name}: take fss?verified=no, or additive"
             )
         size = self.row_bytes(query, query.max_records_per_party)
         if size + 4 * query.parties > MAX_ROW:
-            raise LocalError("fss?verified=yes: so many parties or records do not fit a message")
+            raise LocalError("fss?verified=yes: too many parties or records to fit a message")
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return FssParty(query, holdings, randomness, self.checks)

@@ -1,4 +1,4 @@
-"""The machines of questions on demand: after one upload, the collector asks point after point."""
+"""Machines for questions on demand: after one upload, the collector asks point after point."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from tallyroom.protocols.aggregation.fss.roles import FssServer
 from tallyroom.protocols.aggregation.fss.submission import compared
 from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.rosters import points_body
 from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -19,8 +20,8 @@ MAX_POINTS = 4096
 
 
 class NodeNoise:
-    """The noise of a node is a function of a server's secret and the node: the first question that
-    touches it draws it, every later one gets the same."""
+    """The noise of tree nodes. It depends only on a server's secret and the node, so the first
+    question that touches a node draws it, and every later one gets the same."""
 
     def __init__(self, query: Query, randomness: Randomness) -> None:
         self._query = query
@@ -45,7 +46,7 @@ class NodeNoise:
 
 
 class OnDemandServer(FssServer):
-    """Keeps the keys after the release and answers at any point, with the tree's own noise."""
+    """Keeps the keys after the release and answers at any point, with the tree's noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
@@ -72,10 +73,10 @@ class OnDemandServer(FssServer):
 
 
 class OnDemandCollector(Collector):
-    """Asks point after point, as the plan's search says.
+    """Asks point after point, as the plan's search decides.
 
-    With `held`, those parties' keys are there already, from the run `tree`, in which the points of
-    this query are asked: its own name is known to nobody else.
+    With `held`, the servers already hold those parties' keys, from the run `tree`. The points of
+    this query are then asked under the name of that run, as servers do not know this one.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class OnDemandCollector(Collector):
         return self._next()
 
     def _released(self) -> Step:
-        """The release, and the first question right behind it."""
+        """Asks for the release, and at once for the first points."""
         release = self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes())
         step = self._next()
         return Continue((*release, *step.messages)) if isinstance(step, Continue) else step
@@ -127,14 +128,10 @@ class OnDemandCollector(Collector):
         return Continue(self._to_servers(Phase.ASK, points_body(self._asked)))
 
 
-def points_body(points: list[int]) -> bytes:
-    return np.array(points, dtype="<u8").tobytes()
-
-
 def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejected:
-    """Raises nothing: what is wrong with a question is said to who asked it.
+    """The points that a message asks for, or why it is rejected.
 
-    Any point may be asked, for the whole tree is paid for. Which tree is in the run's name: its
+    Any point may be asked, because the whole tree is paid for. The run's name fixes which tree: its
     grid, data and ε are those of the query that the keys were uploaded for.
     """
     body = message.body[0]

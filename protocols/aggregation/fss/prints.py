@@ -1,7 +1,7 @@
-"""Finding the parties whose keys have different prints at two servers, in few and small messages.
+"""Finds the parties whose keys have different prints at two servers, with few and small messages.
 
-Each server digests the prints of all parties together. Where the digests differ, both go on with
-`FAN` parts of the range, until a part is one party. Honest blocks cost one digest.
+Each server digests the prints of all parties together. If the digests differ, both split the range
+into `FAN` parts and compare those, until a part is one party. Honest parties cost one digest.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Prints:
-    """`prints` of all keys, those of one party after another, as many as `counts` says.
+    """The `prints` of all keys, party by party; party i has `counts[i]` keys.
 
-    Digests are keyed with the challenge: nobody else can tell what they are of.
+    Digests are keyed with the challenge, so nobody else can tell what was digested.
     """
 
     prints: NDArray[np.uint64]
@@ -44,7 +44,7 @@ class Prints:
 
 
 def different(ranges: list[Range], ours: bytes, theirs: bytes) -> list[Range]:
-    """Those whose digests differ; both have one for each range."""
+    """The ranges whose digests differ; both servers have one digest per range."""
     size = DIGEST_BYTES
     return [
         part
@@ -55,12 +55,12 @@ def different(ranges: list[Range], ours: bytes, theirs: bytes) -> list[Range]:
 
 def parts(ranges: list[Range]) -> list[Range]:
     """Up to `FAN` parts of each range, none of them empty."""
-    found = []
+    split = []
     for first, last in ranges:
         count = min(FAN, last - first)
         bounds = [first + (last - first) * i // count for i in range(count + 1)]
-        found += list(itertools.pairwise(bounds))
-    return found
+        split += list(itertools.pairwise(bounds))
+    return split
 
 
 def single(ranges: list[Range]) -> bool:

@@ -1,4 +1,4 @@
-"""Parties and servers of function secret sharing: keys are made, kept and counted."""
+"""Parties and servers of function secret sharing, which make, keep and count keys."""
 
 import struct
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.wire.machine import Done, Rejected, Step
+from tallyroom.protocols.wire.machine import Done, SpeaksOnce, Step
 from tallyroom.protocols.wire.messages import Message
 
 VERSION = 2
@@ -37,14 +37,14 @@ def comparison(query: Query) -> Comparison:
 
 
 def header(query: Query, keys: int) -> bytes:
-    """What a submission begins with: the domain. What was asked is in the run's name."""
+    """The head of a submission, with its domain. The run's name binds it to the question."""
     return _HEADER.pack(VERSION, comparison(query).bits, RING.bits, query.servers, keys)
 
 
-class FssParty:
-    """Sees its own values. Sends each server one key a record, and is done.
+class FssParty(SpeaksOnce):
+    """Sees its own values. Sends each server one key per record, and is done.
 
-    With `verified`, keys that servers check.
+    With `verified`, it sends keys that servers can check.
     """
 
     def __init__(
@@ -62,19 +62,13 @@ class FssParty:
         self._alphas = compared(query).alphas(query.plan.measured(holdings), bits)
 
     def start(self) -> Step:
-        """Parties with equally many records travel together: their rows have one length."""
+        """Sends parties with equally many records in one message, as their rows have one length."""
         counts = self._holdings.counts
         messages: list[Message] = []
         for count in np.unique(counts):
             chosen = np.flatnonzero(counts == count)
             messages += self._submit(chosen, int(count))
         return Done(messages=tuple(messages))
-
-    def receive(self, message: Message) -> Step:
-        return Rejected(message.sender, f"a party expects no {message.phase.label}")
-
-    def expire(self) -> Step:
-        return Done()
 
     def _submit(self, chosen: NDArray[np.intp], count: int) -> list[Message]:
         ids = self._holdings.ids[chosen]
@@ -94,12 +88,12 @@ class FssParty:
         return list(submissions(self._query, ids, bodies))
 
     def weights(self, ids: Ids, count: int) -> NDArray[np.uint64] | None:
-        """What the keys of these parties count, `count` keys each; None for the 1 that is due."""
+        """The weights of these parties' keys, `count` keys each; None for the 1 of honest keys."""
         return None
 
 
 class FssServer(SummingServer):
-    """Sees one key of every record. Counts on its shares at the thresholds, and adds noise."""
+    """Sees one key of every record. Counts at the thresholds on its shares, and adds noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
@@ -110,7 +104,7 @@ class FssServer(SummingServer):
         width = self._comparison.key_bytes(self._index)
         keys, rest = divmod(message.width - head, width)
         if message.width < head or rest or keys < 1:
-            return f"{message.width} bytes are no whole number of keys of {width} bytes"
+            return f"{message.width} bytes do not divide into keys of {width} bytes"
         if keys > (most := self._query.max_records_per_party):
             return f"{keys} keys, where a party holds at most {most} records"
         rows = message.rows()
@@ -122,7 +116,7 @@ class FssServer(SummingServer):
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
-        """As it came: keys are read once, and sorting them by level costs more than it saves."""
+        """The rows as they came: keys are read once, so sorting them by level would not pay."""
         return message.rows().reshape(-1)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
@@ -141,7 +135,7 @@ class FssServer(SummingServer):
 
 @dataclass(frozen=True, eq=False)
 class CountedKeys:
-    """What the members' keys of one block add to a server's share of the counts at `points`."""
+    """Counts the members' keys of one block: their part of a server's share at `points`."""
 
     comparison: Comparison
     index: int
@@ -159,6 +153,6 @@ class CountedKeys:
 
 
 def keys_in(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """The keys of some submissions, one below the other."""
+    """The keys of some submissions, one per row."""
     keys = rows[:, _HEADER.size :]
     return keys if keys.shape[1] == width else keys.reshape(-1, width)

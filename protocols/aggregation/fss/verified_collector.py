@@ -1,4 +1,4 @@
-"""The coordinator of verified keys: says whose keys to check, and names those who cheated."""
+"""The coordinator of verified keys: it says whose keys to check, and names cheaters."""
 
 from typing import ClassVar
 
@@ -38,4 +38,4 @@ class VerifiedCollector(_KeysChecked):
 
 
 class VerifiedOnDemandCollector(_KeysChecked, OnDemandCollector):
-    """Asks as the statistic plans, of keys that are checked wherever it asks."""
+    """Asks point after point; servers check the keys at every point that it asks."""

@@ -1,4 +1,4 @@
-"""Verified keys of one query: their domain, what a party submits of them, and one that cheats."""
+"""Verified keys of one query: their domain, a party's submission, and the keys of a cheater."""
 
 import hashlib
 import struct
@@ -20,16 +20,16 @@ VERSION = 4
 HEADER = struct.Struct("<BBBBI")
 SERVERS = 2
 CONTRIBUTION_BYTES = 32
-"""What each server gives to the challenge."""
+"""Bytes that each server contributes to the challenge."""
 
 GRID_BITS = range(6, 21)
-"""Domains for which grid keys are no longer than 48 bytes a level, and all of which is visited."""
+"""Domains for which grid keys take at most 48 bytes per level, and all points are visited."""
 
 
 def verified_keys(query: Query) -> CheckedKeys:
-    """Keys over the thresholds that are asked, or over the fine grid where any may be asked.
+    """Keys over the thresholds that are asked, or over the fine grid if any may be asked.
 
-    They are good in this run alone, which is named after all of its query.
+    They are valid in this run only, whose name covers the whole query.
     """
     bits = domain_bits(query)
     context = b"tallyroom fss " + query.run
@@ -42,15 +42,15 @@ def verified_keys(query: Query) -> CheckedKeys:
 
 
 def header(query: Query, keys: int) -> bytes:
-    """What a submission begins with: the domain. What was asked is in the run's name."""
+    """The head of a submission, with its domain. The run's name binds it to the question."""
     return HEADER.pack(VERSION, verified_keys(query).bits, 64, SERVERS, keys)
 
 
 def generate(
     query: Query, alphas: NDArray[np.uint64], randomness: Rows, weights: NDArray[np.uint64] | None
 ) -> list[Rows]:
-    """Both servers' keys. With `weights`, those of a cheater, which count so many times, or minus
-    so many and two."""
+    """Both servers' keys. With `weights`, the keys of a cheater, which count w times, or 2 − w
+    times, depending on which server holds the control bit."""
     keys = verified_keys(query)
     pair = list(keys.gen(alphas, randomness))
     if weights is not None:
@@ -60,8 +60,8 @@ def generate(
 
 
 def challenge(query: Query, contributions: tuple[bytes, bytes], batch: int) -> bytes:
-    """One server that keeps its contribution to itself until parties have submitted suffices for
-    no party to have known this when it made its keys."""
+    """The challenge of a batch. If at least one server keeps its contribution secret until parties
+    have submitted, no party knew the challenge when it made its keys."""
     digest = hashlib.blake2s(query.run, person=b"prints")
     digest.update(struct.pack("<I", batch))
     for contribution in contributions:
@@ -78,3 +78,8 @@ __all__ = [
     "header",
     "verified_keys",
 ]
+
+
+def key_bytes(bits: int) -> int:
+    """The length of a key that can be checked, which has two constructions."""
+    return 16 * (bits + 12) if bits in GRID_BITS else 48 * max(MIN_BITS, bits) - 16

@@ -1,4 +1,4 @@
-"""Verified keys that are asked on demand: every question is checked over what it asks."""
+"""Verified keys that are asked on demand: servers check the keys at the points of each question."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role, name_block
 
 
 class VerifiedOnDemandServer(VerifiedServer):
-    """Keeps the keys after the release. Answers a question once all keys are good where it asks.
+    """Keeps the keys after the release. Answers a question once all keys verify at its points.
 
-    Before the release keys are checked at the second level, where a wrong weight shows; who fails
-    is left out. A key that goes wrong further down is found by the first question that looks there,
-    and ends the run, with its party's name: the noise of nodes was drawn for the sum with it, and
-    answers with and without a party under the same noise would bare it.
+    Before the release keys are checked at the second level, where a wrong weight shows, and parties
+    that fail are left out. A key that is wrong further down is found by the first question that
+    looks there. It ends the run, and its party is named: the noise of nodes was drawn for the sum
+    with that party, and answers with and without it under the same noise would reveal its data.
     """
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
@@ -57,7 +57,7 @@ class VerifiedOnDemandServer(VerifiedServer):
         if len(refused):
             names = name_block(Role.PARTY, refused[:1])
             more = f" and of {len(refused) - 1} more" if len(refused) > 1 else ""
-            return Failed(f"keys of {names}{more} do not verify at the points that are asked")
+            return Failed(f"keys of {names}{more} do not verify at the points that were asked")
         share = self._counted
         if self._adds_noise:
             share = share + self._node_noise.at(self._question)

@@ -7,9 +7,9 @@
     server -> coordinator      VERIFY    whose keys are good
     coordinator -> server      RELEASE   and so on, as with keys that are not checked
 
-Servers speak to each other directly, each sure of the other's certificate. So the coordinator
-learns neither the challenge nor a digest, and cannot have a bad key accepted: all it says is whom
-to check, and where the two were told different things, the run ends.
+Servers talk to each other directly, and each checks the other's certificate. So the coordinator
+learns neither the challenge nor a digest, and cannot have a bad key accepted: it only says whom to
+check, and if it told the two servers different things, the run ends.
 """
 
 import hashlib
@@ -54,31 +54,31 @@ from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import MAX_ROW, Message, Phase, Role, address, body_of
 
 STEP = struct.Struct("<I")
-"""What a message to the other server begins with: 0 is the contribution, later ones are digests."""
+"""A message to the other server begins with its step: 0 is the contribution, later ones digests."""
 
 
 SERVER_STAGES: Stages = (
     verifying_server.SERVER_STAGES
     | {(stage, Phase.TOGETHER): Role.SERVER for stage in VerifyingStage}
-    # Of keys that are asked on demand, questions follow the release, each with its own digests.
+    # If keys are asked on demand, questions follow the release, each with its own digests.
     | {(VerifyingStage.RELEASED, Phase.ASK): Role.COORDINATOR}
 )
-"""What a server takes in which stage, and from whom; everything else is rejected.
+"""Which messages a server accepts in which stage, and from whom; all others are rejected.
 
-The other server may be ahead by a step, never more. What was taken before is taken again silently
-if it is the same, and rejected if it is not.
+The other server may be ahead by one step, never more. A repeated message is accepted silently if it
+is the same, and rejected if it differs.
 """
 
 
 class VerifiedServer(VerifyingServer):
-    """Sees one key of every record, and whose keys are not what they must be."""
+    """Sees one key of every record, and whose keys do not verify."""
 
     stages: ClassVar[Stages] = SERVER_STAGES
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._keys = verified_keys(query)
-        # Kept until parties can change nothing any more: who knows the challenge can forge keys.
+        # Secret until parties can no longer submit: whoever knows the challenge can forge keys.
         self._contribution = randomness.derive("challenge").bytes(CONTRIBUTION_BYTES)
         self._said: list[bytes] = []
         self._heard: list[bytes] = []
@@ -105,7 +105,7 @@ class VerifiedServer(VerifyingServer):
         width = self._keys.key_bytes
         keys, rest = divmod(message.width - HEADER.size, width)
         if message.width < HEADER.size or rest or keys < 1:
-            return f"{message.width} bytes are no whole number of keys of {width} bytes"
+            return f"{message.width} bytes do not divide into keys of {width} bytes"
         if keys > (most := self._query.max_records_per_party):
             return f"{keys} keys, where a party holds at most {most} records"
         rows = message.rows()
@@ -127,7 +127,7 @@ class VerifiedServer(VerifyingServer):
             keys = self._rows(block.reshape(len(ids), -1))
             each = len(keys) // len(ids)
             self._counts[ids] = each
-            roots.append(keys[:, :NAME_BYTES].copy())  # a view would hold on to the whole block
+            roots.append(keys[:, :NAME_BYTES].copy())  # a view would keep the whole block alive
             senders.append(np.repeat(ids, each))
         self.refuse_replays(np.concatenate(roots), np.concatenate(senders))
         counts = counts_body(self._counts, count_type(self._query))
@@ -135,7 +135,7 @@ class VerifiedServer(VerifyingServer):
         to_coordinator = self._to_coordinator(Phase.ROSTER, body)
         return self._and_then([to_coordinator, self._say(self._contribution)])
 
-    # --- what the servers say to each other ---
+    # --- messages between the servers ---
 
     def _say(self, payload: bytes) -> Message:
         body = STEP.pack(len(self._said)) + payload
@@ -167,7 +167,7 @@ class VerifiedServer(VerifyingServer):
         return self._and_then([])
 
     def verify(self, message: Message) -> Step:
-        """Whose keys to check: said once."""
+        """Takes whose keys to check, which the coordinator says once."""
         members = parse_members(message, self._query.parties)
         if isinstance(members, Rejected):
             return members
@@ -182,14 +182,14 @@ class VerifiedServer(VerifyingServer):
         return self._and_then([])
 
     def _and_then(self, messages: list[Message]) -> Step:
-        """These messages, and what follows from all that is known by now."""
+        """These messages, and whatever else can be sent by now."""
         if self._asked is not None and self._heard and not self._batches:
             messages.append(self._compare(self._points, self._asked))
         while self._compared is not None and len(self._heard) >= len(self._said):
             ours, theirs, size = self._said[-1], self._heard[-1], self._size
             if len(ours) != len(theirs) or ours[:-size] != theirs[:-size]:
                 other = Role.SERVER.named(1 - self._index)
-                return Failed(f"{other}: it checks other parties or points than this one was told")
+                return Failed(f"{other}: it was told to check other parties or points")
             bad = different(self._suspects, ours[-size:], theirs[-size:])
             if not bad or single(bad):
                 self._compared = None
@@ -206,12 +206,12 @@ class VerifiedServer(VerifyingServer):
 
     @property
     def _points(self) -> NDArray[np.uint64]:
-        """Where keys are checked before the release: wherever they are counted."""
+        """The points at which keys are checked before the release: those where they are counted."""
         return compared(self._query).points(self._keys.bits)
 
     def _compare(self, points: NDArray[np.uint64], told: bytes) -> Message:
-        """Counts, and says to the other server a digest of what it was `told` to count, and one of
-        all prints."""
+        """Counts at `points`. The message to the other server has a digest of what this server was
+        `told` to count, and one of all prints."""
         pair = (self._contribution, self._heard[0])
         key = challenge(self._query, pair if self._index == 0 else pair[::-1], self._batches)
         self._batches += 1
@@ -222,7 +222,7 @@ class VerifiedServer(VerifyingServer):
         return self._say(what.digest() + self._compared.digests(self._suspects))
 
     def _concluded(self, messages: list[Message], refused: Ids) -> Step:
-        """Who was checked is known to be good, but for these."""
+        """The check is over: all parties that were checked are accepted, except `refused`."""
         self._accepted[self._ids] = True
         self._accepted[refused] = False
         self._checked = True
@@ -235,8 +235,8 @@ class VerifiedServer(VerifyingServer):
     def _evaluate(
         self, points: NDArray[np.uint64], key: bytes, ids: Ids
     ) -> tuple[Vector, NDArray[np.uint64]]:
-        """This server's share of the counts over these parties, in ascending order, and the prints
-        of their keys in that order."""
+        """This server's share of the counts over these parties, and the prints of their keys in the
+        parties' order, which is ascending."""
         counts = np.zeros(self._query.parties, dtype=np.int64)
         counts[ids] = self._counts[ids]
         starts = np.cumsum(counts) - counts
@@ -258,19 +258,19 @@ class VerifiedServer(VerifyingServer):
         return share, prints
 
     def _count_again(self, ids: Ids) -> Vector:
-        """The share of parties that are left out after all; nothing is compared."""
+        """The share of parties that are left out after all, counted without a check."""
         if not len(ids):
             return np.zeros_like(self._counted)
         return self._evaluate(self._points, bytes(CHALLENGE_BYTES), ids)[0]
 
     def _rows(self, rows: Bodies) -> Bodies:
-        """The keys of some submissions, one below the other."""
+        """The keys of some submissions, one per row."""
         return rows[:, HEADER.size :].reshape(-1, self._keys.key_bytes)
 
     # --- the release ---
 
     def sum_over(self, members: Members) -> Vector:
-        """Of those accepted here, without those that the release leaves out."""
+        """The share over the parties accepted here, minus those that the release leaves out."""
         left_out = np.flatnonzero(self._accepted & ~members).astype(np.uint32)
         counts = self._counted - self._count_again(left_out)
         return compared(self._query).of_counts(counts)

@@ -4,10 +4,10 @@ Nobody is trusted: a report is ε-private by itself, whoever reads it (S1 §2.2)
 no keys and no noise but the parties' own. The price is error: n reports of ε each tell a count to
 about √n/ε, where noise on a sum tells it to about 1/ε.
 
-Threat model: the server may be anybody's, and may collude with the coordinator and with any
-parties. A party can lie about its data, and one lie weighs as much as `LocalRandomizer.gain`
-records; the server names those who send what is no report. Without ε there is nothing to randomize:
-parties then send their vectors in the clear, as to a curator.
+Threat model: anybody may run the server, and it may collude with the coordinator and any parties. A
+party can lie about its data, and one lie weighs as much as `LocalRandomizer.gain` records; the
+server names parties that send impossible reports. Without ε nothing is randomized: parties then
+send their vectors in the clear, as to a curator.
 """
 
 from typing import ClassVar
@@ -60,15 +60,15 @@ class Local(Aggregator):
             if randomizer_of(query).largest(query.records) > LARGEST:
                 raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")
         reports = reports_of(query)
-        if reports.most * reports.payload_bytes > MAX_ROW:
+        if reports.max_per_party * reports.payload_bytes > MAX_ROW:
             raise LocalError(
-                f"{reports.most} reports of {reports.payload_bytes} bytes from one party do not "
-                "fit a message"
+                f"{reports.max_per_party} reports of {reports.payload_bytes} bytes from one party "
+                "do not fit a message"
             )
 
     def row_bytes(self, query: Query, records: int) -> int:
         reports = reports_of(query)
-        return min(records, reports.most) * reports.payload_bytes
+        return min(records, reports.max_per_party) * reports.payload_bytes
 
     def mechanism(self, query: Query) -> Mechanism:
         return LocalMechanism(query)

@@ -1,4 +1,4 @@
-"""Reports of the local model, and what they make private."""
+"""Reports of the local model, and their privacy."""
 
 from fractions import Fraction
 from functools import lru_cache
@@ -20,7 +20,7 @@ from tallyroom.protocols.wire.messages import SINGLE_BYTES
 
 
 def randomizer_of(query: Query) -> LocalRandomizer:
-    """Raises `LocalError` for a statistic that no local randomizer serves."""
+    """The randomizer of one record. Raises `LocalError` if the statistic has none."""
     assert query.epsilon is not None
     each = query.records_per_unit
     found = _randomizer(query.plan.measurement, query.epsilon / each, Fraction(query.delta) / each)
@@ -35,14 +35,14 @@ def randomizer_of(query: Query) -> LocalRandomizer:
 def _randomizer(
     measurement: Measurement | None, epsilon: Fraction, delta: Fraction
 ) -> LocalRandomizer | None:
-    """The reports of a unit's records are independent: their ε add up, and so do their δ."""
+    """The reports of a unit's records are independent, so their ε and their δ add up."""
     return None if measurement is None else measurement.randomizer_by_itself(epsilon, delta)
 
 
 def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
-    """What this query's reports are; with `holdings`, those of a block of parties.
+    """This query's reports; with `holdings`, those of a block of parties.
 
-    Server and parties draw questions from the run's name, so that only answers travel.
+    Server and parties derive the questions from the run's name, so that only answers travel.
     """
     if not is_private(query):
         return PlainReports(query, holdings)
@@ -50,7 +50,7 @@ def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
 
 
 class LocalMechanism(RandomizedReports):
-    """What the server does with reports costs nothing more."""
+    """Reports are private by themselves; processing them costs no more."""
 
     @property
     def randomizer(self) -> LocalRandomizer:
@@ -58,7 +58,7 @@ class LocalMechanism(RandomizedReports):
 
     @property
     def delta(self) -> float:
-        """What was granted, if reports are not ε-private without it."""
+        """The δ granted, if reports need it; 0 if they are ε-private."""
         if self.exact or not self.randomizer.delta:
             return 0.0
         return self.query.delta

@@ -1,4 +1,4 @@
-"""The machines of the local model, one class a role: each shows what that role may see."""
+"""The machines of the local model: one class per role, which shows what that role may see."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class LocalParty(SpeaksOnce):
         self._reports = reports_of(query, holdings)
 
     def start(self) -> Step:
-        """Parties with equally many reports travel together: their rows have one length."""
+        """Sends parties with equally many reports in one message, as their rows have one length."""
         counts = self._reports.counts(self._holdings)
         messages: tuple[Message, ...] = ()
         for count in np.unique(counts):
@@ -48,11 +48,11 @@ class LocalServer(CollectingServer):
     def check(self, message: Message) -> str | None:
         count, rest = divmod(message.width, self._width)
         if rest or count < 1:
-            return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
-        if count > self._reports.most:
-            return f"{count} reports, where a party makes at most {self._reports.most}"
+            return f"{message.width} bytes do not divide into reports of {self._width} bytes"
+        if count > (limit := self._reports.max_per_party):
+            return f"{count} reports, where a party makes at most {limit}"
         if not self._reports.possible_from(message.senders, message.rows()).all():
-            return "a report that no party makes"
+            return "a report that the randomizer cannot produce"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
@@ -75,9 +75,9 @@ class LocalServer(CollectingServer):
         return Continue((share,), (LocalMechanism(self._query).spend,))
 
     def _blocks(self, members: NDArray[np.bool]) -> list[tuple[Ids, Bodies]]:
-        """The reports of the members as they came, a row a party."""
-        found = []
+        """The members' reports as they came, one row per party."""
+        blocks = []
         for ids, block in self._bulk.blocks():
             chosen = members[ids]
-            found.append((ids[chosen], np.asarray(block).reshape(len(ids), -1)[chosen]))
-        return found
+            blocks.append((ids[chosen], np.asarray(block).reshape(len(ids), -1)[chosen]))
+        return blocks

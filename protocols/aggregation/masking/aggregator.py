@@ -2,7 +2,7 @@
 
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (CCS 2017),
 and the sparse graph of Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
-Overhead" (CCS 2020). Five times the server waits for the parties that are left:
+Overhead" (CCS 2020). The server waits five times for the parties that are left:
 
     KEYS    two X25519 keys of each, signed; the server passes them on to its neighbours
     DEAL    a share of the self-mask seed and of the mask key's seed, sealed, for each neighbour
@@ -12,10 +12,10 @@ Overhead" (CCS 2020). Five times the server waits for the parties that are left:
     UNMASK  for each neighbour the share of its self-mask seed if it submitted, of its mask key's
             seed if it did not; never both
 
-Then the server removes what masks are left in the sum. Deviations from the papers: only 16-byte
-seeds are shared, the mask key being derived from one of them; consistency is confirmed by MACs
-under pair keys, not by signatures: the keys are signed with the parties' certificates, so that a
-MAC says as much to a neighbour as a signature would, but to nobody else.
+Then the server removes the masks that are left in the sum. Deviations from the papers: only 16-byte
+seeds are shared, and the mask key is derived from one of them. Consistency is confirmed by MACs
+under pair keys, not by signatures: these keys are signed with the parties' certificates, so to a
+neighbour a MAC proves as much as a signature would, but to nobody else.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from typing import ClassVar
 
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Bulk, Records, ThreatModel
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, degree_of, make_plan
+from tallyroom.protocols.aggregation.masking.graph import MaskingGraph, degree_of, make_graph
 from tallyroom.protocols.aggregation.masking.party import MaskingParty
 from tallyroom.protocols.aggregation.masking.server import MaskingServer
-from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.aggregation.signing import SigningAggregator
 from tallyroom.protocols.algebra.ring import add_shares
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
@@ -34,17 +34,17 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Machine
-from tallyroom.protocols.wire.numbers import time_of
+from tallyroom.protocols.wire.messages import time_of
 
 
 @dataclass(frozen=True)
-class Masking(Vouched):
+class Masking(SigningAggregator):
     """Pairwise masks that cancel: one server, which learns the sum and no vector.
 
-    `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
-    safe for the number of parties, or all if that is more than half of them. `threshold`: how many
-    of a party's holders, which are its neighbours and itself, open its secrets; 0 is two thirds of
-    them, or half at an automatic degree that is not all.
+    `neighbours` is with how many others a party shares masks: `0` means all, `auto` the least
+    number that is safe, or all if that is more than half of the parties. `threshold` is how many of
+    a party's holders, that is its neighbours and itself, it takes to open its secrets: 0 means two
+    thirds of them, or half if `auto` chose fewer neighbours than all.
     """
 
     neighbours: str = "auto"
@@ -57,30 +57,30 @@ class Masking(Vouched):
     party_bytes: ClassVar[str] = "8L + 80n + 177; with d neighbours 8L + 80(d + 1) + 177"
 
     def threat_model(self, servers: int) -> ThreatModel:
-        """What is not promised: parties take each other's keys for this run if they are signed with
-        the certificate of the party that they are said to be of. Who can make such certificates,
-        and has the server on its side, can put its own in their place and read everything: that is
+        """What is not promised. Parties accept each other's keys for this run if they are signed
+        with the certificate of the party that they are said to belong to. Whoever can make such
+        certificates and colludes with the server can replace the keys and read everything. That is
         the holder of the party authority, hence the coordinator unless a registrar enrols parties.
 
-        A server that lies about who submitted gets no
-        party's both secrets while fewer than 2t − h of its h holders are on its side: a third of
-        them at the default threshold of a full graph, but a single one at an automatic degree,
-        which is made for servers that do not lie. In a full graph it gets the one sum then. In a
-        sparse graph holders can vouch only for each other, and `min_parties` is what parties are
-        told: it may get sums over parts of the ring instead. Each is over at least t − c honest
-        parties, where c is the most of any party's holders that are on its side.
+        A server that lies about who submitted does not get both secrets of a party as long as fewer
+        than 2t − h of its h holders are on the server's side. That is a third of them at the
+        default threshold of a full graph, but a single one at an automatic degree, which is meant
+        for servers that do not lie. In a full graph it then gets only the one sum. In a sparse
+        graph holders can vouch only for each other, and parties only know `min_parties`, so it may
+        get sums over parts of the ring instead. Each is over at least t − c honest parties, where c
+        is the most holders of any party that are on the server's side.
 
-        A party takes part in a run once, whatever it is asked again. One that is started anew with
-        its store takes nothing else than it was told before; without, it has other secrets.
-        A sum over one party is its vector: the server sees it, as it sees every exact sum.
+        A party takes part in a run once, even if it is asked again. If it is restarted with its
+        store, it accepts only what it was told before; without its store, it has other secrets. A
+        sum over one party is that party's vector: the server sees it, as it sees every exact sum.
         """
         return ThreatModel(
             colluding=0,
             behaviour=(
                 "semi-honest parties and a semi-honest server, with fewer than the threshold t of "
-                "any party's h holders on its side; parties sign their keys, so that only who "
-                "holds the party authority could replace them; lies about who submitted are found "
-                "out while those are fewer than 2t − h"
+                "any party's h holders on its side; parties sign their keys, so that only the "
+                "holder of the party authority could replace them; lies about who submitted are "
+                "found out while those holders are fewer than 2t − h"
             ),
             dropouts=(
                 "parties may drop out at any stage while the threshold of every party's holders "
@@ -94,40 +94,40 @@ class Masking(Vouched):
         )
 
     def concessions(self, query: Query) -> tuple[str, ...]:
-        """A degree that somebody chose is not held to the chances that `auto` counts with."""
+        """A degree that the user chose may be below the one that `auto` computes as safe."""
         chosen, automatic = degree_of(query.parties, self.neighbours)
         least = degree_of(query.parties, "auto")[0]
         if automatic or chosen >= least:
             return ()
         return (
             f"each party has {chosen} neighbours, where {least} are safe: a coordinator that waits "
-            "for an order on the ring which suits it may surround a party",
+            "for a favourable order on the ring may surround a party",
         )
 
     def check(self, query: Query) -> None:
         if query.servers != 1:
             raise LocalError(f"masking has 1 server, not {query.servers}")
-        self.plan(query)
+        self.graph(query)
 
-    def plan(self, query: Query) -> MaskingPlan:
-        """The public graph and threshold of a run. Raises `LocalError`.
+    def graph(self, query: Query) -> MaskingGraph:
+        """The public graph and threshold of a run. Raises `LocalError` if they are impossible.
 
-        The order on the ring is a function of the hour of the run's number. The coordinator may
-        wait for an hour that it likes, which the automatic degree counts with; who is on the
-        server's side must not have been chosen by that order.
+        The order on the ring depends on the hour in the run's number. The coordinator may wait for
+        an hour that suits it, which the automatic degree allows for; but who is on the server's
+        side must not have been chosen by that order.
         """
         time = time_of(query.nonce)
-        return make_plan(query.parties, self.neighbours, self.threshold, time)
+        return make_graph(query.parties, self.neighbours, self.threshold, time)
 
-    def vouched_party(
-        self, query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner
+    def signing_party(
+        self, query: Query, holdings: Holdings, randomness: Randomness, signer: PartySigner
     ) -> Machine:
-        return MaskingParty(self.plan(query), query, holdings, randomness, signet)
+        return MaskingParty(self.graph(query), query, holdings, randomness, signer)
 
-    def vouched_server(
+    def checking_server(
         self, query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers
     ) -> Machine:
-        return MaskingServer(self.plan(query), query, index, randomness, bulk, vouchers)
+        return MaskingServer(self.graph(query), query, index, randomness, bulk, vouchers)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         return Collector(query, records, add_shares)

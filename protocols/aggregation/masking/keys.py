@@ -1,7 +1,7 @@
 """Keys between two parties of a masked sum: agreement, seals, confirmations, masks.
 
 Everything derived for a pair is bound to the run and to both public keys, and is the same at both
-ends, so that a block that computes both may agree once for the two.
+ends. So a block that computes both ends can do the agreement once.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SECRETS_BYTES = 32
 SEALED_BYTES = SECRETS_BYTES + 16
 CONFIRMATION_BYTES = 16
 
-# BLAKE2s personalisation: one name a purpose, so that no two derivations can meet.
+# BLAKE2s personalisation: one name per purpose, so that derivations never coincide.
 USAGE_MASK_KEY = b"mask key"
 USAGE_MASK = b"mask"
 USAGE_CHANNEL = b"channel"
@@ -34,7 +34,7 @@ _PROBE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
 
 
 class KeyPair:
-    """An X25519 key pair. The private half never shows."""
+    """An X25519 key pair. The private half never shows in `repr`."""
 
     def __init__(self, private: bytes) -> None:
         self._private = X25519PrivateKey.from_private_bytes(private)
@@ -54,9 +54,9 @@ class KeyPair:
 
 
 class Agreements:
-    """Agreed secrets, each computed once where both ends are here.
+    """Agreed secrets, each computed only once if both ends are in this block.
 
-    Known by the two public keys, so a key that somebody put in another's place finds nothing.
+    They are looked up by both public keys, so a substituted key finds nothing.
     """
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class Agreements:
 
 
 def keys_statement(run: bytes, party: int, keys: bytes) -> bytes:
-    """What a party signs of its keys: they are its own, and for this run alone."""
+    """The statement that a party signs: these keys are its own, for this run only."""
     return _USAGE_KEYS + run + struct.pack("<I", party) + keys
 
 
 def low_order(public: bytes) -> bool:
-    """Whether nothing can be agreed with this key: private keys are multiples of the cofactor, so
+    """Whether agreement with this key is impossible. Private keys are multiples of the cofactor, so
     if one of them gives 0, all do."""
     try:
         _PROBE.exchange(X25519PublicKey.from_public_bytes(public))
@@ -106,12 +106,12 @@ def _derive(secret: bytes, usage: bytes, run: bytes, one: bytes, other: bytes, s
 
 
 def seal(key: bytes, dealer: int, holder: int, secrets: bytes) -> bytes:
-    """AES-128-GCM. A key seals one message in each direction, which is what the nonce says."""
+    """AES-128-GCM. A key seals one message per direction, and the nonce names the direction."""
     return AESGCM(key).encrypt(struct.pack("<III", dealer, holder, 0), secrets, None)
 
 
 def unseal(key: bytes, dealer: int, holder: int, sealed: bytes) -> bytes | None:
-    """What was sealed; None if it was not this dealer that sealed it for this holder."""
+    """The sealed secrets; None unless this dealer sealed them for this holder."""
     try:
         return AESGCM(key).decrypt(struct.pack("<III", dealer, holder, 0), sealed, None)
     except InvalidTag:
@@ -119,7 +119,7 @@ def unseal(key: bytes, dealer: int, holder: int, sealed: bytes) -> bytes | None:
 
 
 def confirm(key: bytes, sender: int, members: bytes) -> bytes:
-    """That `sender` was told these members."""
+    """A MAC that confirms that `sender` was told these members."""
     said = struct.pack("<I", sender) + members
     return hashlib.blake2s(
         said, key=key, digest_size=CONFIRMATION_BYTES, person=USAGE_CONFIRM

@@ -1,8 +1,8 @@
 """A block of parties in a masked sum (Bonawitz et al., CCS 2017).
 
-A party masks its vector with a mask of its own and one for each neighbour, and deals shares of what
-undoes them. When it is told who submitted, it helps to remove either a neighbour's own mask or a
-neighbour's pair masks, never both: both together would bare that neighbour's vector.
+A party masks its vector with a mask of its own and one for each neighbour, and deals shares of the
+secrets that remove them. When it is told who submitted, it helps to remove either a neighbour's own
+mask or a neighbour's pair masks, never both: both together would reveal that neighbour's vector.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
 from tallyroom.protocols.aggregation.contract import Bodies
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, given
+from tallyroom.protocols.aggregation.masking.graph import MaskingGraph, given
 from tallyroom.protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
@@ -63,7 +63,7 @@ PARTY_ACCEPTS: dict[tuple[PartyState, Phase], Role] = {
     (PartyState.CHECK, Phase.CHECK): Role.SERVER,
     (PartyState.UNMASK, Phase.UNMASK): Role.SERVER,
 }
-"""What a party takes in which state; besides, it hears again in silence what it was told before."""
+"""Which messages a party accepts in which state. Repeated messages are ignored silently."""
 
 ANSWERS = {
     Phase.KEYS: Phase.DEAL,
@@ -74,7 +74,7 @@ ANSWERS = {
 
 
 class Refusal(Exception):  # noqa: N818 - it never leaves this module
-    """Why what the server said is not taken."""
+    """Why a message of the server is refused."""
 
 
 class MaskingParty:
@@ -82,26 +82,26 @@ class MaskingParty:
 
     def __init__(
         self,
-        plan: MaskingPlan,
+        graph: MaskingGraph,
         query: Query,
         holdings: Holdings,
         randomness: Randomness,
-        signet: PartySigner,
+        signer: PartySigner,
     ) -> None:
         if int(holdings.ids.max()) >= query.parties:
             raise LocalError(f"there are only {query.parties} parties")
-        self._plan = plan
+        self._graph = graph
         self._query = query
-        self._signet = signet
+        self._signer = signer
         self._ids = holdings.ids
         self._vectors = submitted_vectors(query, holdings, randomness)
         self._row_of = {int(party): row for row, party in enumerate(holdings.ids)}
-        self._neighbours = plan.neighbours[holdings.ids]
+        self._neighbours = graph.neighbours[holdings.ids]
         self._states = np.full(len(holdings.ids), PartyState.KEYS)
         self._told: dict[tuple[Phase, int], bytes] = {}
         count, degree = self._neighbours.shape
-        drawn = draw_elements(randomness, "masking secrets", self._ids, 2 * plan.threshold)
-        self._terms = drawn.reshape(count, 2, plan.threshold, FIELD128.limbs)
+        drawn = draw_elements(randomness, "masking secrets", self._ids, 2 * graph.threshold)
+        self._terms = drawn.reshape(count, 2, graph.threshold, FIELD128.limbs)
         secrets = FIELD128.encode(self._terms[:, :, 0]).reshape(count, 2, SEED_BYTES)
         self._own_seeds = secrets[:, 0]
         self._mask_pairs = [KeyPair.for_masks(seed.tobytes()) for seed in secrets[:, 1]]
@@ -129,7 +129,7 @@ class MaskingParty:
         pairs = zip(self._ids.tolist(), self._channel_pairs, self._mask_pairs, strict=True)
         for party, channel, mask in pairs:
             public = channel.public + mask.public
-            proof = self._signet.prove(keys_statement(self._query.run, party, public))
+            proof = self._signer.prove(keys_statement(self._query.run, party, public))
             keys.append(public + proof)
         body = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
         return Continue((self._to_server(Phase.KEYS, np.arange(len(keys)), body),))
@@ -165,11 +165,11 @@ class MaskingParty:
         return Done(messages=messages) if over else Continue(messages)
 
     def expire(self) -> Step:
-        """It is the server that waits for parties; they take their time from it."""
+        """Nothing: the server waits for parties, not the other way round."""
         return Continue()
 
     def _answer(self, message: Message, rows: Rows) -> Bodies:
-        """Raises `Refusal`, and then nothing has changed."""
+        """The answer to a message. Raises `Refusal`, and then no state has changed."""
         match message.phase:
             case Phase.KEYS:
                 return self._take_keys(rows, self._fields(message, SIGNED_KEYS_BYTES))
@@ -181,8 +181,8 @@ class MaskingParty:
                 return self._take_confirmations(rows, self._fields(message, CONFIRMATION_BYTES))
 
     def _require_signed(self, rows: Rows, keys: Bodies) -> None:
-        """That these are the neighbours' own keys. Each is looked at once, whoever in this block
-        is its neighbour."""
+        """Raises `Refusal` unless these are the neighbours' own keys. Each key is checked once,
+        even if several parties of this block are its neighbours."""
         seen = {
             (int(self._neighbours[row, slot]), keys[i, slot].tobytes())
             for i, row in enumerate(rows)
@@ -191,12 +191,13 @@ class MaskingParty:
         for party, signed in sorted(seen):
             public, proof = signed[:KEYS_BYTES], signed[KEYS_BYTES:]
             statement = keys_statement(self._query.run, party, public)
-            if (fault := self._signet.fault(party, statement, proof)) is not None:
+            if (fault := self._signer.fault(party, statement, proof)) is not None:
                 raise Refusal(f"the keys of party-{party} are not its own: {fault}")
 
     def _take_keys(self, rows: Rows, keys: Bodies) -> Bodies:
-        """Agrees with every neighbour that is there, and deals it a share of both secrets."""
-        run, degree = self._query.run, self._plan.degree
+        """Agrees on keys with every neighbour that is there, and deals it a share of both
+        secrets."""
+        run, degree = self._query.run, self._graph.degree
         there = given(keys)
         self._require_enough(there, "sent keys")
         self._require_signed(rows, keys)
@@ -216,7 +217,7 @@ class MaskingParty:
             public = [keys[i, slot, :KEYS_BYTES].tobytes() for slot in slots]
             halves = {half for key in public for half in (key[:PUBLIC_BYTES], key[PUBLIC_BYTES:])}
             if len(halves | {channel.public, mask.public}) < 2 * len(public) + 2:
-                raise Refusal("one public key is given for two")
+                raise Refusal("the same public key is given twice")
             seals: dict[int, bytes] = {}
             confirms: dict[int, bytes] = {}
             for slot, other, key, pair in zip(slots, others, public, shares, strict=False):
@@ -243,8 +244,8 @@ class MaskingParty:
     def _take_shares(self, rows: Rows, sealed: Bodies) -> Bodies:
         """Keeps the neighbours' shares and masks the vector.
 
-        A seal that does not open costs only the share that was in it: its dealer's masks are among
-        those of the sum all the same, and other holders can undo them.
+        If a seal does not open, only the share in it is lost: its dealer's masks are in the sum
+        anyway, and other holders can remove them.
         """
         dealt = given(sealed)
         known = given(self._mask_seeds[rows])
@@ -267,7 +268,7 @@ class MaskingParty:
         return masked.view(np.uint8)
 
     def _pair_masks(self, row: int, dealt: NDArray[np.bool], length: int) -> Vector:
-        """Added at the end of a pair with the lower id, taken away at the other."""
+        """The sum of pair masks: added by the party with the lower id, subtracted by the other."""
         lower = self._neighbours[row] > self._ids[row]
         seeds = self._mask_seeds[row]
         added = expand_seeds_sum(seeds[dealt & lower], length)
@@ -275,7 +276,7 @@ class MaskingParty:
         return masks
 
     def _take_members(self, rows: Rows, message: Message) -> Bodies:
-        """Confirms to every neighbour that submitted who it was told did."""
+        """Confirms to every neighbour that submitted which parties it was told have submitted."""
         parties = self._query.parties
         if message.width != -(-parties // 8):
             raise Refusal(f"not a bitmap of {parties} parties")
@@ -286,7 +287,7 @@ class MaskingParty:
         if (members.sum(axis=1) < self._query.min_parties).any():
             raise Refusal(f"fewer than {self._query.min_parties} parties submitted")
         if not members[np.arange(len(rows)), self._ids[rows]].all():
-            raise Refusal("the party that is asked is not among those that submitted")
+            raise Refusal("this party is not among those said to have submitted")
         submitted = np.take_along_axis(members, self._neighbours[rows], axis=1)
         if (submitted & ~self._dealt[rows]).any():
             raise Refusal("a party that dealt no shares is said to have submitted")
@@ -302,7 +303,7 @@ class MaskingParty:
         return confirmed.reshape(len(rows), -1)
 
     def _take_confirmations(self, rows: Rows, confirmed: Bodies) -> Bodies:
-        """Gives one share for each neighbour, if enough of them were told the same."""
+        """Gives one share for each neighbour, if enough neighbours were told the same."""
         agree = np.zeros(confirmed.shape[:2], dtype=bool)
         for i, row in enumerate(rows):
             body = self._members[int(row)]
@@ -317,17 +318,17 @@ class MaskingParty:
         return np.concatenate([own[:, None], shares], axis=1).reshape(len(rows), -1)
 
     def _require_enough(self, neighbours: NDArray[np.bool], what: str) -> None:
-        """The party itself is one of its holders."""
+        """Raises `Refusal` unless enough holders, of which the party itself is one, did `what`."""
         least = int(neighbours.sum(axis=1).min()) + 1
-        if least < self._plan.threshold:
+        if least < self._graph.threshold:
             raise Refusal(
-                f"only {least} of {self._plan.holders} holders {what}, "
-                f"and {self._plan.threshold} are needed"
+                f"only {least} of {self._graph.holders} holders {what}, "
+                f"and {self._graph.threshold} are needed"
             )
 
     def _fields(self, message: Message, width: int) -> Bodies:
-        """One field for each neighbour; all zeros where there is none."""
-        degree = self._plan.degree
+        """One field per neighbour; a field of zeros is empty."""
+        degree = self._graph.degree
         if message.width != degree * width:
             raise Refusal(f"{message.width} bytes, expected {degree * width}")
         return message.rows().reshape(message.links, degree, width)

@@ -1,10 +1,10 @@
-"""What the server does with the shares that parties gave it: opens secrets, removes masks."""
+"""Opens secrets from the shares that parties gave the server, and computes the masks to remove."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.fss.prg import expand_seeds_sum
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, Members, given
+from tallyroom.protocols.aggregation.masking.graph import MaskingGraph, Members, given
 from tallyroom.protocols.aggregation.masking.keys import SEED_BYTES, KeyPair, mask_seed
 from tallyroom.protocols.algebra.field import FIELD128
 from tallyroom.protocols.algebra.ring import Vector
@@ -13,24 +13,26 @@ from tallyroom.protocols.algebra.sharing import open_secrets
 Bytes = NDArray[np.uint8]
 
 
-class Misfit(Exception):  # noqa: N818 - it names what was found
+class KeyMismatch(Exception):  # noqa: N818 - it names what was found
     """The shares of a party's key do not open to the key that it published."""
 
 
-def held_shares(plan: MaskingPlan, said: Bytes) -> tuple[Bytes, Members]:
-    """The share of each party's secret at each of its holders, and which of them gave it.
+def held_shares(graph: MaskingGraph, said: Bytes) -> tuple[Bytes, Members]:
+    """The share of each party's secret from each of its holders, and which holders gave it.
 
-    `said` is what each party sent to be unmasked: the share of its own secret and those of its
-    neighbours', in their order. Shapes (parties, holders, 16) and (parties, holders); the holders
-    of a party are itself and its neighbours.
+    `said` is what each party sent in UNMASK: the share of its own secret and those of its
+    neighbours' secrets, in their order. The results have shapes (parties, holders, 16) and
+    (parties, holders); the holders of a party are itself and its neighbours.
     """
-    fields = said.reshape(plan.parties, plan.holders, SEED_BYTES)
-    shares: Bytes = np.concatenate([fields[:, :1], fields[plan.neighbours, plan.slots + 1]], axis=1)
+    fields = said.reshape(graph.parties, graph.holders, SEED_BYTES)
+    shares: Bytes = np.concatenate(
+        [fields[:, :1], fields[graph.neighbours, graph.slots + 1]], axis=1
+    )
     return shares, given(shares)
 
 
 def remove_masks(
-    plan: MaskingPlan,
+    graph: MaskingGraph,
     run: bytes,
     present: Members,
     needed: NDArray[np.intp],
@@ -38,12 +40,12 @@ def remove_masks(
     mask_keys: Bytes,
     length: int,
 ) -> Vector:
-    """The masks in the sum of what the present parties submitted.
+    """The sum of all masks in what the present parties submitted.
 
-    `needed` are the parties whose secrets are opened: the self-mask seed of one that is present,
-    the key seed of another. Each has enough shares. Raises `Misfit`.
+    `needed` are the parties whose secrets are opened: the self-mask seed of a party that is
+    present, the key seed of one that is not. Each must have enough shares. Raises `KeyMismatch`.
     """
-    seeds = {int(party): _open(plan, party, *held) for party in needed}
+    seeds = {int(party): _open(graph, party, *held) for party in needed}
     added = [seeds[party] for party in seeds if present[party]]
     taken: list[bytes] = []
     for party, seed in seeds.items():
@@ -51,8 +53,8 @@ def remove_masks(
             continue
         pair = KeyPair.for_masks(seed)
         if pair.public != mask_keys[party].tobytes():
-            raise Misfit(f"the shares of the key of party-{party} do not fit that key")
-        for other in plan.neighbours[party]:
+            raise KeyMismatch(f"the shares of the key of party-{party} do not open to that key")
+        for other in graph.neighbours[party]:
             if not present[other]:
                 continue
             theirs = mask_keys[other].tobytes()
@@ -61,12 +63,12 @@ def remove_masks(
     return _sum(added, length) - _sum(taken, length)
 
 
-def _open(plan: MaskingPlan, party: int, shares: Bytes, held: Members) -> bytes:
-    """The secret that the shares of `threshold` holders open; those of lowest index, so that
-    parties with the same holders have them opened with the same weights."""
-    holders = np.append(party, plan.neighbours[party])
+def _open(graph: MaskingGraph, party: int, shares: Bytes, held: Members) -> bytes:
+    """The secret of a party, from the shares of the `threshold` holders with the lowest indices, so
+    that parties with the same holders are opened with the same weights."""
+    holders = np.append(party, graph.neighbours[party])
     here = np.flatnonzero(held[party])
-    chosen = here[np.argsort(holders[here])][: plan.threshold]
+    chosen = here[np.argsort(holders[here])][: graph.threshold]
     values = FIELD128.decode(shares[party, chosen].reshape(-1))
     return FIELD128.encode(open_secrets(holders[chosen], values)[None]).tobytes()
 

@@ -1,4 +1,4 @@
-"""The server of a masked sum: relays, collects masked vectors, removes the masks of their sum."""
+"""The server of a masked sum: relays messages, collects masked vectors, and unmasks their sum."""
 
 from enum import IntEnum, auto
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Bulk
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, Members, given
+from tallyroom.protocols.aggregation.masking.graph import MaskingGraph, Members, given
 from tallyroom.protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
@@ -16,7 +16,7 @@ from tallyroom.protocols.aggregation.masking.keys import (
     keys_statement,
     low_order,
 )
-from tallyroom.protocols.aggregation.masking.removal import Misfit, held_shares, remove_masks
+from tallyroom.protocols.aggregation.masking.removal import KeyMismatch, held_shares, remove_masks
 from tallyroom.protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
 from tallyroom.protocols.aggregation.rosters import Fault, parse_members, roster
 from tallyroom.protocols.algebra.field import FIELD128
@@ -30,7 +30,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 
 class Stage(IntEnum):
-    """What the server waits for: one thing from every party that is still in, then the release."""
+    """What the server waits for: a message from every party still in the run, then the release."""
 
     KEYS = auto()
     DEAL = auto()
@@ -51,8 +51,9 @@ STAGE_ACCEPTS: dict[tuple[Stage, Phase], Role] = {
     **{(now, Phase.EXCUSE): Role.COORDINATOR for now in Stage},
     (Stage.OPEN, Phase.RELEASE): Role.COORDINATOR,
 }
-"""What the server takes at which stage, and from whom. Of a stage that is past, only what was said
-before may be said again. An excuse may cross the roster on its way, and then changes nothing."""
+"""Which messages the server accepts at which stage, and from whom. Messages of a past stage are
+accepted only if they repeat an earlier one. An excuse may cross the roster on its way, and then
+changes nothing."""
 
 
 _DONE = {
@@ -71,13 +72,13 @@ class Stuck(Exception):  # noqa: N818 - it names an outcome, and never leaves th
 class MaskingServer(SummingServer):
     """Sees masked vectors, who is there at which stage, and the exact sum over those who submitted.
 
-    Once the masks are removed it is the closed server of a one-round sum: it tells the roster, and
-    releases the sum over exactly those parties once, with its noise.
+    Once the masks are removed, it acts as the closed server of a one-round sum: it sends the
+    roster, and releases the sum over exactly those parties once, with its noise.
     """
 
     def __init__(
         self,
-        plan: MaskingPlan,
+        graph: MaskingGraph,
         query: Query,
         index: int,
         randomness: Randomness,
@@ -85,15 +86,15 @@ class MaskingServer(SummingServer):
         vouchers: Vouchers,
     ) -> None:
         super().__init__(query, index, randomness, bulk)
-        self._plan = plan
+        self._graph = graph
         self._vouchers = vouchers
         self._stage = Stage.KEYS
         self._widths = {
             Phase.KEYS: SIGNED_KEYS_BYTES,
-            Phase.DEAL: SEALED_BYTES * plan.degree,
+            Phase.DEAL: SEALED_BYTES * graph.degree,
             Phase.SUBMIT: 8 * query.submitted,
-            Phase.CHECK: CONFIRMATION_BYTES * plan.degree,
-            Phase.UNMASK: ELEMENT_BYTES * plan.holders,
+            Phase.CHECK: CONFIRMATION_BYTES * graph.degree,
+            Phase.UNMASK: ELEMENT_BYTES * graph.holders,
         }
         nobody = np.zeros(query.parties, dtype=bool)
         self._heard = {phase: nobody.copy() for phase in self._widths}
@@ -164,10 +165,10 @@ class MaskingServer(SummingServer):
             case Phase.KEYS:
                 return self._check_keys(message)
             case Phase.DEAL:
-                shape = (message.links, self._plan.degree, SEALED_BYTES)
+                shape = (message.links, self._graph.degree, SEALED_BYTES)
                 sealed = given(message.rows().reshape(shape))
-                if (sealed != self._expected[self._plan.neighbours[message.senders]]).any():
-                    return "shares are due to every neighbour that sent keys and to nobody else"
+                if (sealed != self._expected[self._graph.neighbours[message.senders]]).any():
+                    return "shares must go to every neighbour that sent keys, and to nobody else"
             case Phase.UNMASK:
                 if not FIELD128.canonical(FIELD128.unchecked(message.rows())).all():
                     return "a share is not an element of the field"
@@ -178,12 +179,12 @@ class MaskingServer(SummingServer):
         if any(low_order(key) for key in keys):
             return "nothing can be agreed with a public key of low order"
         if len(self._keys | set(keys)) < len(self._keys) + len(keys):
-            return "a public key that is in use already"
+            return "a public key that is already in use"
         for party, row in zip(message.senders.tolist(), message.rows(), strict=True):
             signed = row.tobytes()
             statement = keys_statement(self._query.run, party, signed[:KEYS_BYTES])
             fault = self._vouchers.fault(party, statement, signed[KEYS_BYTES:])
-            if fault is not None:  # its neighbours would refuse them all
+            if fault is not None:  # its neighbours would refuse all keys they are sent with it
                 return f"keys that are not its own: {fault}"
         return None
 
@@ -198,7 +199,7 @@ class MaskingServer(SummingServer):
         return self._close_when_complete()
 
     def _close_when_complete(self) -> Step:
-        """Goes on to the stage at which there is somebody to wait for."""
+        """Ends stages until there is a party to wait for."""
         messages: tuple[Message, ...] = ()
         before = self._stage
         while self._stage is not Stage.OPEN:
@@ -214,12 +215,12 @@ class MaskingServer(SummingServer):
         return Continue(messages, deadline=self._query.deadline)
 
     def _end_stage(self, answered: Members) -> tuple[Message, ...]:
-        """Raises `Stuck`."""
+        """Ends a stage and returns what starts the next. Raises `Stuck` if the run cannot go on."""
         match self._stage:
             case Stage.KEYS | Stage.DEAL:
-                stay = self._plan.survivors(answered)
+                stay = self._graph.survivors(answered)
                 if not stay.any():
-                    self._require_holders(answered, self._plan.holders_among(answered))
+                    self._require_holders(answered, self._graph.holders_among(answered))
                 self._require_minimum(stay, answered)
                 self._dealt = stay
                 return self._relay(self._stage.phase, stay)
@@ -231,21 +232,21 @@ class MaskingServer(SummingServer):
                 phase = Phase.UNMASK
             case _:
                 return self._remove_masks(answered)
-        left = self._plan.holders_among(answered)
+        left = self._graph.holders_among(answered)
         self._require_holders(answered, left[self._needed])
         return self._relay(phase, answered)
 
     def _relay(self, phase: Phase, members: Members) -> tuple[Message, ...]:
-        """Tells the members what they need for the next stage, which is for them alone."""
+        """Tells the members what they need for the next stage; only they take part in it."""
         ids = np.flatnonzero(members).astype(np.uint32)
         if phase is Phase.CHECK:
             body = np.packbits(self._present).reshape(1, -1)
         elif phase is Phase.KEYS:
             keys = np.where(members[:, None], self._said[phase], np.uint8(0))
-            body = keys[self._plan.neighbours[ids]].reshape(len(ids), -1)
+            body = keys[self._graph.neighbours[ids]].reshape(len(ids), -1)
         else:
             said = self._said[Phase.CHECK if phase is Phase.UNMASK else phase]
-            body = self._plan.relayed(np.where(members[:, None], said, np.uint8(0)))[ids]
+            body = self._graph.relayed(np.where(members[:, None], said, np.uint8(0)))[ids]
         self._expected = members
         self._stage = Stage(self._stage + 1)
         return (
@@ -256,21 +257,22 @@ class MaskingServer(SummingServer):
 
     @property
     def _needed(self) -> Members:
-        """Whose secrets are opened: all who submitted, and who dealt to one of them but did not."""
-        joined = self._present[self._plan.neighbours].any(axis=1)
+        """Whose secrets are opened: of all who submitted, and of those who dealt shares to one of
+        them but did not submit."""
+        joined = self._present[self._graph.neighbours].any(axis=1)
         return self._present | (self._dealt & joined)
 
     def _remove_masks(self, answered: Members) -> tuple[Message, ...]:
-        """The roster, once the sum is open. Raises `Stuck`."""
+        """Opens the sum and returns the roster. Raises `Stuck` if it cannot be opened."""
         said = np.where(answered[:, None], self._said[Phase.UNMASK], np.uint8(0))
-        held = held_shares(self._plan, said)
+        held = held_shares(self._graph, said)
         self._require_holders(answered, held[1].sum(axis=1)[self._needed])
         masked = np.zeros(self._query.submitted, dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             masked += add_rows(block.reshape(len(ids), -1))
         try:
             self._sum = masked - remove_masks(
-                self._plan,
+                self._graph,
                 self._query.run,
                 self._present,
                 np.flatnonzero(self._needed),
@@ -278,8 +280,8 @@ class MaskingServer(SummingServer):
                 self._said[Phase.KEYS][:, PUBLIC_BYTES:KEYS_BYTES],
                 len(masked),
             )
-        except Misfit as misfit:
-            raise Stuck(str(misfit)) from None
+        except KeyMismatch as mismatch:
+            raise Stuck(str(mismatch)) from None
         self._stage = Stage.OPEN
         self._state = ServerState.CLOSED
         return (self._to_coordinator(Phase.ROSTER, roster(self._present, self._faults)),)
@@ -292,12 +294,12 @@ class MaskingServer(SummingServer):
             )
 
     def _require_holders(self, answered: Members, counts: NDArray[np.integer]) -> None:
-        """That no secret has too few holders left, of those with these counts."""
-        fewest, plan = int(counts.min()), self._plan
-        if fewest < plan.threshold:
+        """Raises `Stuck` if a secret has too few holders left; `counts` are the holders of each."""
+        fewest, graph = int(counts.min()), self._graph
+        if fewest < graph.threshold:
             raise Stuck(
-                f"{self._who_answered(answered)}, which leaves {fewest} of {plan.holders} holders "
-                f"of a secret where {plan.threshold} are needed; missing: {_names(~answered)}"
+                f"{self._who_answered(answered)}, which leaves {fewest} of {graph.holders} holders "
+                f"of a secret where {graph.threshold} are needed; missing: {_names(~answered)}"
             )
 
     def _who_answered(self, answered: Members) -> str:
@@ -309,11 +311,11 @@ class MaskingServer(SummingServer):
         if isinstance(members, Rejected):
             return members
         if self._sum is None or (members != self._present).any():
-            return Rejected(message.sender, "the masks of those parties' sum are not removed")
+            return Rejected(message.sender, "the sum over those parties is still masked")
         return members
 
     def sum_over(self, members: Members) -> Vector:
-        assert self._sum is not None, "`releasable` has seen to it"
+        assert self._sum is not None, "`releasable` has checked it"
         return self._sum
 
 

@@ -1,26 +1,26 @@
 """Prio3: sums of records that servers have verified without seeing them.
 
-Each record travels with a proof, shared like the record itself, that it is one: a single bin, or a
-number within the public bounds. The servers check the proofs on their shares. Who sent what does
-not verify is named and left out, and the sum over the others is exact. (draft-irtf-cfrg-vdaf;
-Corrigan-Gibbs and Boneh, NSDI 2017; proofs of Boneh et al., CRYPTO 2019.)
+Each record travels with a proof, shared like the record itself, that it is valid: a single bin, or
+a number within the public bounds. The servers check the proofs on their shares. Parties whose
+records do not verify are named and left out, and the sum over the others is exact.
+(draft-irtf-cfrg-vdaf; Corrigan-Gibbs and Boneh, NSDI 2017; proofs of Boneh et al., CRYPTO 2019.)
 
     party -> server             SUBMIT   nonce, public share and input share of every record
     server -> coordinator       ROSTER   who submitted, and its contribution to the verification key
     coordinator -> server       VERIFY   whom to verify, and all contributions
-    server <-> coordinator      VERIFY   verifier shares; what they say together (once a chunk)
+    server <-> coordinator      VERIFY   verifier shares, and what they add up to; for each chunk
     server -> coordinator       VERIFY   whom it accepts
     coordinator -> server       RELEASE  and so on, as in one round
 
-Servers need no links to each other. That verifier shares pass through the coordinator is safe: the
-draft lets anybody see them, since proofs are of zero knowledge. The coordinator adds the shares up
-and says which proofs are right; a coordinator that lies about it can let a false record in, as it
-can lie about the answer, but learns nothing.
+Servers need no links to each other. It is safe that verifier shares pass through the coordinator:
+the draft lets anybody see them, since proofs are zero-knowledge. The coordinator adds the shares up
+and says which proofs are right. If it lies, it can let a false record in, just as it can lie about
+the answer, but it learns nothing.
 
-A false record is accepted by chance only: below 2^-57 for a sum (64-bit field), and below 2^-116
+A false record is accepted only by chance: below 2^-57 for a sum (64-bit field), and below 2^-116
 for each sharing that a party tries out for a histogram or a curve (128-bit field; `flp.soundness`).
-A true one is refused with about the same chance. What is proved is that a record is possible, not
-that it is so: a party may still lie about its own data, within the bounds.
+A true one is refused with about the same chance. The proof shows that a record is possible, not
+that it is true: a party may still lie about its own data, within the bounds.
 """
 
 from typing import ClassVar
@@ -46,12 +46,12 @@ from tallyroom.protocols.wire.messages import Message
 
 
 class Prio3(Aggregator):
-    """Records with proofs: any m-1 of m servers may collude, and parties may do what they like."""
+    """Records with proofs: any m-1 of m servers may collude, and cheating parties are caught."""
 
     name: ClassVar[str] = "prio3"
     joint: ClassVar[bool] = True
     rounds: ClassVar[int] = 9
-    """And two more for each further `CHUNK_BYTES` of verifier shares."""
+    """Two more for each further `CHUNK_BYTES` of verifier shares."""
     party_bytes: ClassVar[str] = (
         "about 16L + 66√L + 32m² + 80m a record for a histogram, 1 KB for a sum"
     )
@@ -75,7 +75,7 @@ class Prio3(Aggregator):
             Placement.JOINT,
             Placement.SHARED,
         ):
-            raise LocalError("a party's noise would break its proof: choose the noise of servers")
+            raise LocalError("prio3: a party's noise would break its proof: let servers add noise")
         reporting(query).check_size()
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
@@ -91,8 +91,8 @@ class Prio3(Aggregator):
 class Prio3Party(SpeaksOnce):
     """Sees its own records. Sends each server a share of every record and its proof, and is done.
 
-    `claims` is each party's vector. A party that claims another than that of its records puts the
-    difference into its first report, and proves what cannot be proved as well as it goes.
+    `claims` is each party's vector. If it is not the vector of a party's records, the difference
+    goes into the party's first report, with a proof that will not verify.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Prio3Party(SpeaksOnce):
 
     def _by_record(self, claims: Vector) -> Vector:
         holdings = self._holdings
-        # Each record as if it were all that somebody holds, who is none of the parties.
+        # Encodes each record as if a party of its own, which does not exist, held only that record.
         nobody = self._query.parties + np.arange(holdings.rows)
         alone = Holdings(nobody.astype(np.uint32), np.arange(holdings.rows), holdings.columns)
         vectors = self._query.plan.encode(alone)
@@ -114,7 +114,7 @@ class Prio3Party(SpeaksOnce):
         return vectors
 
     def start(self) -> Step:
-        """Parties with equally many records travel together: their rows have one length."""
+        """Sends parties with equally many records in one message, as their rows have one length."""
         counts = self._holdings.counts
         messages: list[Message] = []
         for count in np.unique(counts):

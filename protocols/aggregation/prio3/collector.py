@@ -1,4 +1,4 @@
-"""The coordinator of Prio3: adds up what servers found, and names parties that sent falsehoods."""
+"""The coordinator of Prio3: adds up verifier shares, and names parties that sent false records."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tallyroom.protocols.wire.messages import Message
 
 
 class Prio3Collector(VerifyingCollector):
-    """Sees noisy shares, who contributed, and verifiers, which tell nothing but who is false."""
+    """Sees noisy shares, who contributed, and verifiers, which reveal only false records."""
 
     def __init__(self, reporting: Reporting, query: Query, records: Records) -> None:
         super().__init__(query, records.copy(), add_shares)
@@ -28,7 +28,7 @@ class Prio3Collector(VerifyingCollector):
         self._verifiers: dict[int, NDArray[np.uint8]] = {}
 
     def _roster(self, message: Message) -> Step:
-        """A roster after a contribution to the key."""
+        """Takes a server's contribution to the key, and the roster after it."""
         contribution = message.body[0, :CONTRIBUTION_BYTES].tobytes()
         self._contributions[int(message.senders[0])] = contribution
         return super()._roster(replace(message, body=message.body[:, CONTRIBUTION_BYTES:]))
@@ -47,7 +47,7 @@ class Prio3Collector(VerifyingCollector):
 
     def take_answer(self, server: int, message: Message) -> Rejected | None:
         if message.body[0, : STEP.size].tobytes() != STEP.pack(self._step):
-            return Rejected(message.sender, "verify of another step")
+            return Rejected(message.sender, "a verify message of another step")
         payload = replace(message, body=message.body[:, STEP.size :])
         if self._step == len(self._chunks):
             accepted = parse_members(payload, self._query.parties)
@@ -84,7 +84,7 @@ class Prio3Collector(VerifyingCollector):
         field = self._reporting.field
         whole = message.width == self.share_bytes
         if whole and not field.canonical(field.unchecked(message.body[0])).all():
-            return Rejected(message.sender, "a share with an element that is past the modulus")
+            return Rejected(message.sender, "a share with an element that is not below the modulus")
         return super()._share(message)
 
     def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:

@@ -1,7 +1,7 @@
-"""What parties report to Prio3: which proof a statistic's records take, and the bytes of reports.
+"""Reports for Prio3: which proof a statistic's records need, and how reports are encoded.
 
-A report is one record. It is a nonce, the public share and a server's input share, in a row. All
-here is public, and the same for every role.
+A report is for one record: a row with a nonce, the public share and a server's input share.
+Everything here is public, and the same for every role.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, 
 from tallyroom.protocols.wire.messages import MAX_ROW
 
 CONTRIBUTION_BYTES = 32
-"""What each server gives to the verification key."""
+"""Bytes that each server contributes to the verification key."""
 
 CHUNK_BYTES = 1 << 20
-"""About as many verifier shares as a server sends at a time, which bounds the work of a step."""
+"""About how many bytes of verifier shares a server sends at a time; it bounds a step's work."""
 
 Members = NDArray[np.bool]
 Counts = NDArray[np.int64]
@@ -51,18 +51,18 @@ class Reporting(ABC):
     @property
     @abstractmethod
     def prio3(self) -> Prio3:
-        """What is run on every report."""
+        """The instance of Prio3 that is run on every report."""
 
     @abstractmethod
     def encode(self, vectors: Vector) -> Vector:
         """Ring vectors of records as encoded measurements, with the same sum in the field.
 
-        A vector that is none of a record becomes something that is not valid; nothing is raised.
+        A vector that no record can have becomes an invalid measurement; no exception is raised.
         """
 
     @abstractmethod
     def total(self, share: Vector) -> Vector:
-        """A server's share of the sum of ring vectors, from that of measurements."""
+        """A server's share of the sum of ring vectors, from its share of summed measurements."""
 
     @property
     def field(self) -> Field:
@@ -70,12 +70,12 @@ class Reporting(ABC):
 
     @cached_property
     def context(self) -> bytes:
-        """Binds proofs to the run and to all of its query: elsewhere, a report does not verify."""
+        """Binds proofs to the run and its whole query: a report does not verify anywhere else."""
         return b"tallyroom prio3 " + self.query.run
 
     def verify_key(self, contributions: bytes) -> bytes:
-        """One server that keeps its contribution to itself until parties have submitted suffices
-        for no party to have known this when it made its proof."""
+        """The verification key. If at least one server keeps its contribution secret until parties
+        have submitted, no party knew the key when it made its proof."""
         return hashlib.blake2s(contributions, person=b"verify").digest()
 
     def report_bytes(self, server: int) -> int:
@@ -83,39 +83,39 @@ class Reporting(ABC):
         return NONCE_BYTES + prio3.public_share_bytes + prio3.input_share_bytes(server)
 
     def split(self, reports: Bodies) -> Parts:
-        """Reports of (rows, `report_bytes`)."""
+        """The columns of reports, which are (rows, `report_bytes`)."""
         end = NONCE_BYTES + self.prio3.public_share_bytes
         columns = (reports[:, :NONCE_BYTES], reports[:, NONCE_BYTES:end], reports[:, end:])
         return Parts(*map(np.ascontiguousarray, columns))
 
     @property
     def head_bytes(self) -> int:
-        """What a roster begins with: a contribution, and a count for every party."""
+        """The length of a roster's head: a contribution, and a count for every party."""
         counted = count_type(self.query)
         size = 0 if counted is None else counted.itemsize
         return CONTRIBUTION_BYTES + size * self.query.parties
 
     def chunks(self, members: Members, counts: Counts) -> list[Ids]:
-        """Parties in order, as many at a time as have about `CHUNK_BYTES` of verifier shares."""
+        """The members in order, in chunks of about `CHUNK_BYTES` of verifier shares."""
         ids = np.flatnonzero(members).astype(np.uint32)
         step = max(1, CHUNK_BYTES // self.prio3.verifier_share_bytes)
         number = (np.cumsum(counts[ids]) - 1) // step
         return np.split(ids, np.flatnonzero(np.diff(number)) + 1)
 
     def check_size(self) -> None:
-        """Raises `LocalError` where a message cannot hold what must be in one."""
+        """Raises `LocalError` if a party's reports or a roster do not fit a message."""
         size = self.report_bytes(0)
         if size * self.query.max_records_per_party > MAX_ROW:
             raise LocalError(
-                f"prio3 proves each record in {size} bytes, and a party can send {MAX_ROW // size} "
-                f"records, not {self.query.max_records_per_party}: have fewer bins, or more parties"
+                f"prio3 takes {size} bytes per record, so a party can send {MAX_ROW // size} "
+                f"records, not {self.query.max_records_per_party}: use fewer bins or more parties"
             )
         if self.head_bytes + self.query.parties // 8 > MAX_ROW:
-            raise LocalError(f"{self.query.parties} parties are too many for a roster of prio3")
+            raise LocalError(f"prio3: the roster of {self.query.parties} parties is too long")
 
 
 class OneHotReporting(Reporting):
-    """A record is a vector with a single 1, and proved to be."""
+    """A record is a vector with a single 1, which the proof shows."""
 
     @cached_property
     def prio3(self) -> Prio3:
@@ -129,10 +129,10 @@ class OneHotReporting(Reporting):
 
 
 class StepReporting(OneHotReporting):
-    """A record is a step from 0 to 1 at one of the thresholds: a 1 where the step is.
+    """A record is a step from 0 to 1 at one of the thresholds, encoded as a 1 at the step.
 
-    Servers add up along the thresholds, which is linear. Proving 0 or 1 at each threshold would
-    cost as much and let a party count at some thresholds and not at higher ones.
+    Servers sum along the thresholds, which is linear. Proving 0 or 1 at each threshold would cost
+    as much, and would let a party count at some thresholds but not at higher ones.
     """
 
     def encode(self, vectors: Vector) -> Vector:
@@ -143,7 +143,7 @@ class StepReporting(OneHotReporting):
 
 
 class NumberReporting(Reporting):
-    """A record is a number of grid steps above the lower bound, and proved to be in the range."""
+    """A record is a number of grid steps above the lower bound; the proof shows its range."""
 
     @cached_property
     def _steps(self) -> int:
@@ -156,7 +156,8 @@ class NumberReporting(Reporting):
         return prio3_sum(self._steps, self.query.servers)
 
     def encode(self, vectors: Vector) -> Vector:
-        """What does not fit the bits is put on the first of them, whose weight is 1."""
+        """Bits of the number. If it is out of range, the excess is added to the first bit, whose
+        weight is 1."""
         steps = signed(np.ascontiguousarray(vectors[:, 0]))
         fitting = np.clip(steps, 0, self._steps)
         bits = weighted_bits(fitting, self._steps)
@@ -172,11 +173,11 @@ REPORTINGS: dict[type[Measurement], type[Reporting]] = {
     Step: StepReporting,
     BoundedNumber: NumberReporting,
 }
-"""The proof of what a record is."""
+"""The proof for each kind of measurement."""
 
 
 def reporting(query: Query) -> Reporting:
-    """Raises `LocalError` where there is no proof of what a record of the statistic may be."""
+    """The reports of a query. Raises `LocalError` if there is no proof for the statistic."""
     statistic, measurement = query.statistic, query.plan.measurement
     kind = REPORTINGS.get(type(measurement) if measurement else Measurement)
     if kind is None:

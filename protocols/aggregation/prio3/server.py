@@ -1,4 +1,4 @@
-"""A server of Prio3: verifies what parties submitted, and releases the sum of what is true."""
+"""A server of Prio3: verifies what parties submitted, and releases the sum of valid records."""
 
 import hashlib
 import struct
@@ -25,16 +25,16 @@ from tallyroom.protocols.wire.machine import Continue, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase
 
 STEP = struct.Struct("<I")
-"""What a VERIFY begins with. The coordinator's step 0 is the key; step j is about chunk j - 1. A
-server answers a step under its number, with the verifier shares of chunk j, or, when there are no
-more chunks, with whom it accepts."""
+"""A VERIFY message begins with its step. The coordinator's step 0 has the key; step j is about
+chunk j - 1. A server answers step j, under the same number, with the verifier shares of chunk j or,
+after the last chunk, with the parties that it accepts."""
 
 
 class Prio3Server(VerifyingServer):
-    """Sees one share of every record and its proof, and which parties' records are not possible.
+    """Sees one share of every record and its proof, and which parties' records are impossible.
 
-    It verifies every report under one key only: the answers to two keys together would not be of
-    zero knowledge.
+    It verifies every report under one key only: the answers under two keys together would not be
+    zero-knowledge.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Prio3Server(VerifyingServer):
         self._reporting = reporting
         self._prio3 = reporting.prio3
         self._width = reporting.report_bytes(index)
-        # Kept until parties can change nothing any more: who knows the key can forge proofs.
+        # Kept secret until parties can no longer submit: whoever knows the key can forge proofs.
         self._contribution = randomness.derive("verification key").bytes(CONTRIBUTION_BYTES)
         self._key = b""
         self._places = np.zeros((query.parties, 2), dtype=np.int64)
@@ -65,7 +65,7 @@ class Prio3Server(VerifyingServer):
     def check(self, message: Message) -> str | None:
         reports, rest = divmod(message.width, self._width)
         if rest or reports < 1:
-            return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
+            return f"{message.width} bytes do not divide into reports of {self._width} bytes"
         if reports > (most := self._query.max_records_per_party):
             return f"{reports} reports, where a party holds at most {most} records"
         return None
@@ -74,7 +74,7 @@ class Prio3Server(VerifyingServer):
         return np.ascontiguousarray(message.rows()).reshape(-1)
 
     def _blocks(self) -> Iterator[tuple[Ids, Bodies]]:
-        """Reports as they came, (parties, reports of each, bytes)."""
+        """Reports as they came, of shape (parties, reports per party, bytes)."""
         for ids, block in self._bulk.blocks():
             yield ids, block.reshape(len(ids), -1, self._width)
 
@@ -97,7 +97,7 @@ class Prio3Server(VerifyingServer):
     # --- verification ---
 
     def verify(self, message: Message) -> Step:
-        """One step; one that was taken before is taken again silently."""
+        """Takes one step; a repeated one is accepted silently."""
         if message.links != 1 or message.width < STEP.size:
             return Rejected(message.sender, "not a step of a verification")
         (step,) = STEP.unpack(message.body[0, : STEP.size].tobytes())
@@ -153,7 +153,7 @@ class Prio3Server(VerifyingServer):
         right = Messages(rows, bits[:reports].astype(bool))
         outputs = self._prio3.verify_next(self._states, right)
         self._states = None
-        # One false record of a party costs it all of them.
+        # If one record of a party is false, all of its records are left out.
         accepted = np.logical_and.reduceat(outputs.accepted, np.cumsum(counts) - counts)
         self._accepted[ids[accepted]] = True
         kept = outputs.shares[np.repeat(accepted, counts)]
@@ -180,7 +180,7 @@ class Prio3Server(VerifyingServer):
         return self._reporting.field
 
     def sum_over(self, members: Members) -> Vector:
-        """Of those accepted here, without those that others did not accept."""
+        """The share over the parties accepted here, minus those that the release leaves out."""
         field, share = self._reporting.field, self._total
         left_out = np.flatnonzero(self._accepted & ~members).astype(np.uint32)
         if len(left_out):

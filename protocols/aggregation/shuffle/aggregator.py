@@ -4,13 +4,13 @@ The one server is the shuffler. It sees who submitted how many reports, sealed t
 key; the collector sees the reports in random order, without names. Each report is private by
 itself, and hiding among the others makes it more so (`protocols.local.amplification`).
 
-Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
-who reported what, which then is only as private as the local randomizer. So is what a coordinator
-sees that gives each party a key of its own, and so tells their reports apart. Parties that collude
-with it do not hide anybody: the amplification counts on the reports of a fraction of the parties
-that is taken to be honest, whatever the others claim to hold. A report that does
-not open, or came twice, is left out and counted, but its sender cannot be named, which is what the
-shuffler is for; the shuffler names senders of a wrong size.
+Threat model: semi-honest, and the shuffler must not collude with the coordinator. Together they see
+who reported what, which is then only as private as the local randomizer. The same holds if a
+coordinator gives each party a different key, so that it can tell their reports apart. Parties that
+collude with the coordinator do not hide anybody: the amplification counts only the reports of the
+fraction of parties assumed to be honest, whatever the others claim to hold. A report that does not
+open, or came twice, is left out and counted, but its sender cannot be named, because the shuffler
+hides it; the shuffler does name parties whose submissions have the wrong size.
 """
 
 from dataclasses import dataclass
@@ -37,15 +37,15 @@ from tallyroom.protocols.wire.machine import Machine
 from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES
 
 HEADROOM = 512
-"""For the headers of a message and of a part."""
+"""Bytes for the headers of a message and of a part."""
 
 
 @dataclass(frozen=True)
 class Shuffle(Aggregator):
     """Randomized reports, sealed and shuffled: nobody holds a party's data, not even in shares.
 
-    `honest`: the fraction of the contributing parties that is taken to be honest. Only their
-    reports hide others. One in ten may lie or collude with the coordinator by default.
+    `honest` is the fraction of the contributing parties assumed to be honest. Only their reports
+    hide others. By default, one party in ten may lie or collude with the coordinator.
     """
 
     honest: float = 0.9
@@ -79,9 +79,9 @@ class Shuffle(Aggregator):
             self._check_private(query)
         reports = reports_of(query)
         sealed = reports.payload_bytes + OVERHEAD
-        if reports.most * sealed > MAX_WIRE_BYTES - HEADROOM:
+        if (limit := reports.max_per_party) * sealed > MAX_WIRE_BYTES - HEADROOM:
             raise LocalError(
-                f"{reports.most} reports of {sealed} bytes from one party do not fit a message"
+                f"{limit} reports of {sealed} bytes from one party do not fit a message"
             )
 
     def mechanism(self, query: Query) -> Mechanism:

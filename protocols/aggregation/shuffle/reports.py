@@ -1,4 +1,4 @@
-"""What parties report through a shuffler, and how much of ε a report may spend."""
+"""Reports that go through a shuffler, and how much ε a report may spend."""
 
 import math
 from fractions import Fraction
@@ -23,57 +23,58 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 
 LEAST_BYTES = 4
-"""Of a report before it is sealed: shorter ones are padded."""
+"""The least length of a report before it is sealed: shorter ones are padded."""
 
 
 def honest_parties(query: Query, contributors: int) -> int:
-    """How many of so many contributors are taken to be honest: `shuffle?honest=FRACTION`.
+    """How many of `contributors` are assumed to be honest (`shuffle?honest=FRACTION`).
 
-    Rounded down: for a fraction below 1, one party at least may lie, however few there are.
+    Rounded down, so that for a fraction below 1 at least one party may lie, however few there are.
     """
     fraction = getattr(aggregator_named(query.aggregator), "honest", 1)
     return max(1, math.floor(Fraction(str(fraction)) * contributors))
 
 
 def least_reports(query: Query) -> int:
-    """The fewest honest reports among which a record may hide: the shuffler releases no fewer.
+    """The fewest honest reports among which a record may hide; the shuffler releases no fewer.
 
-    Reports of parties that collude with the collector hide nobody. At least the honest ones of
-    `min_parties` contributors make a report for each of their records; of all others, who are
-    absent or lie, nothing is expected, but that each claims at most `max_records_per_party` of the
-    `records`. So whatever one liar claims, the number is never more than the others hold.
+    Reports of parties that collude with the collector hide nobody. At least the honest ones among
+    `min_parties` contributors make a report for each of their records. The other parties may be
+    absent or lie; we only know that each claims at most `max_records_per_party` of the `records`.
+    So whatever a liar claims, the number is never more than what the others hold.
     """
     honest = honest_parties(query, query.min_parties)
     return max(honest, query.records - (query.parties - honest) * query.max_records_per_party)
 
 
 def honest_reports(query: Query, counts: NDArray[np.int64]) -> int:
-    """How many reports are honest at least, where contributors sent so many each: those who sent
-    the most may be the liars."""
+    """How many reports are honest at least, if contributors sent `counts` of them: those who sent
+    most may be the liars."""
     honest = honest_parties(query, len(counts))
     return int(np.sort(counts)[:honest].sum())
 
 
 def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
-    """What this query's reports are; with `holdings`, those of a block of parties."""
+    """This query's reports; with `holdings`, those of a block of parties."""
     return sealed_reports(query, holdings) if is_private(query) else PlainReports(query, holdings)
 
 
 def sealed_reports(query: Query, holdings: Holdings | None = None) -> LocalReports:
-    """Nobody knows who sends which, so a question travels with its answer."""
+    """Reports of a private query. The collector does not know who sent which, so a question travels
+    with its answer."""
     return LocalReports(query, randomizer_of(query), holdings, least_bytes=LEAST_BYTES)
 
 
 def local_budget(query: Query, values: int | None) -> Fraction:
-    """The ε of one report, of a response among `values` or of any randomizer: amplified if that
-    helps, else a record's share of ε."""
+    """The ε of one report, for a response among `values` values, or for any randomizer if None. It
+    is amplified if that helps, and else a record's share of ε."""
     assert query.epsilon is not None
     each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     return local_epsilon(each, delta, least_reports(query), values)
 
 
 def randomizer_of(query: Query) -> LocalRandomizer:
-    """Raises `LocalError` for a statistic that no local randomizer serves."""
+    """The randomizer of one record. Raises `LocalError` if the statistic has none."""
     assert query.epsilon is not None
     each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     found = _randomizer(query.plan.measurement, each, delta, least_reports(query))
@@ -94,7 +95,7 @@ def _randomizer(
 
 
 class ShuffledReports(RandomizedReports):
-    """Hidden among all reports by the shuffler."""
+    """Reports that the shuffler hides among all others."""
 
     @property
     def randomizer(self) -> LocalRandomizer:
@@ -126,7 +127,7 @@ class ShuffledReports(RandomizedReports):
     @property
     def statement(self) -> str:
         if not self.amplified:
-            return "each report is private by itself: shuffling would not add to that"
+            return "each report is private by itself: shuffling does not add to that"
         return (
             f"each report hides among at least {least_reports(self.query)} honest ones, while the "
             "shuffler does not collude with the coordinator and "

@@ -1,4 +1,4 @@
-"""The machines of the shuffle model, one class a role: each shows what that role may see."""
+"""The machines of the shuffle model: one class per role, which shows what that role may see."""
 
 import struct
 from enum import Enum, auto
@@ -39,28 +39,28 @@ _PART = struct.Struct("<II")  # which part this is, and of how many
 
 
 def context(query: Query) -> bytes:
-    """What reports are sealed for: they open in no other run, and for no other question."""
+    """The context that reports are sealed to: they open in no other run or question."""
     return b"tallyroom shuffle " + query.run
 
 
 class SealingState(Enum):
-    """What a block of parties knows of the key that reports are sealed under."""
+    """Whether a block of parties knows the key that reports are sealed under."""
 
     UNTOLD = auto()
-    TOLD = auto()  # some were; the others, and those again, take the same key
+    TOLD = auto()  # some parties know it; from now on, only the same key is accepted
 
 
 PARTY_ACCEPTS: dict[tuple[SealingState, Phase], Role] = {
     (SealingState.UNTOLD, Phase.KEYS): Role.COORDINATOR,
     (SealingState.TOLD, Phase.KEYS): Role.COORDINATOR,
 }
-"""What parties take in which state, and from whom; everything else is rejected."""
+"""Which messages parties accept in which state, and from whom; all others are rejected."""
 
 
 class ShuffleParty:
     """Sees its own records and the collector's public key. Sends its sealed reports, and is done.
 
-    A party that would be told two keys answers only the first: its coins are for one release.
+    If a party is told two keys, it answers only the first: its coins are for one release.
     """
 
     def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
@@ -89,7 +89,7 @@ class ShuffleParty:
         try:
             recipient = Recipient(key)
         except ValueError:
-            return Rejected(message.sender, "a public key that hides nothing")
+            return Rejected(message.sender, "an invalid public key, to which nothing can be sealed")
         self._key = key
         asked = np.isin(self._holdings.ids, message.receivers) & ~self._told
         self._told |= asked
@@ -100,7 +100,7 @@ class ShuffleParty:
         return Done()
 
     def _submit(self, asked: NDArray[np.intp], recipient: Recipient) -> tuple[Message, ...]:
-        """Parties with equally many reports travel together: their rows have one length."""
+        """Sends parties with equally many reports in one message, as their rows have one length."""
         counts = self._reports.counts(self._holdings)[asked]
         messages: tuple[Message, ...] = ()
         for count in np.unique(counts):
@@ -114,7 +114,7 @@ class ShuffleParty:
         return self._reports.payloads(chosen, count, self._randomness)
 
     def _seal(self, chosen: NDArray[np.intp], count: int, recipient: Recipient) -> Bodies:
-        """Every report under a key of its own: the collector cannot tell which came together."""
+        """Seals each report separately, so that the collector cannot tell which came together."""
         payloads = self.payloads(chosen, count)
         ids = self._holdings.ids[chosen]
         drawn = self._randomness.rows("sealing", ids, SECRET_BYTES * count)
@@ -136,23 +136,23 @@ class Shuffler(CollectingServer):
         super().__init__(query, index, randomness, bulk)
         reports = reports_of(query)
         self._width = reports.payload_bytes + OVERHEAD
-        self._most = reports.most
+        self._max_per_party = reports.max_per_party
         self._least = least_reports(query) if is_private(query) else 1
         self._parts: tuple[Message, ...] | None = None
 
     def check(self, message: Message) -> str | None:
         count, rest = divmod(message.width, self._width)
         if rest or count < 1:
-            return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
-        if count > self._most:
-            return f"{count} reports, where a party makes at most {self._most}"
+            return f"{message.width} bytes do not divide into reports of {self._width} bytes"
+        if count > self._max_per_party:
+            return f"{count} reports, where a party makes at most {self._max_per_party}"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)
 
     def gather(self, members: NDArray[np.bool]) -> tuple[Bodies, NDArray[np.int64]]:
-        """The reports of these parties, one a row, as they came, and how many each sent."""
+        """The reports of these parties as they came, one per row, and how many each party sent."""
         kept = [np.zeros((0, self._width), dtype=np.uint8)]
         counts = [np.zeros(0, dtype=np.int64)]
         for ids, block in self._bulk.blocks():
@@ -193,14 +193,14 @@ class Shuffler(CollectingServer):
 
 
 def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
-    """A uniform order: that of 128-bit random keys, two of which are equal with probability below
+    """A uniform order, by sorting 128-bit random keys; two of them are equal with probability below
     count²/2^129."""
     words = randomness.derive("shuffle").words(2 * count)
     return np.lexsort((words[:count], words[count:]))
 
 
 class ShuffleCollector(Collector):
-    """Sees reports without names, and who contributed. Opens and estimates, as nobody else can."""
+    """Sees reports without names, and who contributed. Only it can open the reports."""
 
     public: ClassVar[bool] = False
 
@@ -213,7 +213,7 @@ class ShuffleCollector(Collector):
         self._awaited: int | None = None
 
     def start(self) -> Step:
-        """Parties are told the key right after the question; nobody else is."""
+        """Sends the key to the parties, and to nobody else, right after the question."""
         step = super().start()
         assert isinstance(step, Continue)
         everyone = np.arange(self._query.parties, dtype=np.uint32)
@@ -223,23 +223,23 @@ class ShuffleCollector(Collector):
     def _share(self, message: Message) -> Step:
         body = message.body[0].tobytes()
         if len(body) <= _PART.size or (len(body) - _PART.size) % self._width:
-            return Rejected(message.sender, f"{len(body)} bytes are no part of shuffled reports")
+            return Rejected(message.sender, f"{len(body)} bytes do not divide into reports")
         part, parts = _PART.unpack_from(body)
-        if not part < parts <= self._most or self._awaited not in (None, parts):
-            return Rejected(message.sender, f"no part {part} of {parts} is awaited")
+        if not part < parts <= self._max_reports or self._awaited not in (None, parts):
+            return Rejected(message.sender, f"part {part} of {parts} is not expected")
         if part in self._parts and self._parts[part] != body[_PART.size :]:
-            return Rejected(message.sender, f"part {part} was told otherwise before")
+            return Rejected(message.sender, f"part {part} differs from what was sent before")
         others = sum(len(kept) for number, kept in self._parts.items() if number != part)
-        if others + len(body) - _PART.size > self._most * self._width:
-            return Rejected(message.sender, f"more than {self._most} reports")
+        if others + len(body) - _PART.size > self._max_reports * self._width:
+            return Rejected(message.sender, f"more than {self._max_reports} reports")
         self._awaited = parts
         self._parts[part] = body[_PART.size :]
         return Continue() if len(self._parts) < parts else self._hear(message)
 
     @property
-    def _most(self) -> int:
-        """The reports there can be: a shuffler that sends more must not fill the memory."""
-        return int(np.count_nonzero(self._members)) * self._reports.most
+    def _max_reports(self) -> int:
+        """The most reports there can be. A shuffler that sends more must not fill the memory."""
+        return int(np.count_nonzero(self._members)) * self._reports.max_per_party
 
     def _opened(self) -> Step:
         self._state = CollectorState.OVER
@@ -253,7 +253,7 @@ class ShuffleCollector(Collector):
         except LocalError as error:
             return Failed(str(error))
         if opened.records == 0:
-            return Failed(f"none of {refused + opened.refused} reports is a possible one")
+            return Failed(f"none of {refused + opened.refused} reports is valid")
         contributors = np.flatnonzero(self._members).astype(np.uint32)
         caught = tuple((party, fault.words) for party, fault in sorted(self._faults.items()))
         refused += opened.refused
@@ -261,7 +261,7 @@ class ShuffleCollector(Collector):
         return Done(total, spends=(ShuffledReports(self._query).spend,))
 
     def _unseal(self, sealed: bytes) -> tuple[list[bytes], int]:
-        """What opens, and how many do not or came before."""
+        """The payloads that open, and how many reports do not open or came twice."""
         width, bound = self._width, context(self._query)
         reports = [sealed[i : i + width] for i in range(0, len(sealed), width)]
         different = dict.fromkeys(reports)

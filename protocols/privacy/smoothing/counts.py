@@ -42,7 +42,7 @@ def smooth_counts(hierarchy: Hierarchy, noisy: Vector, n: float) -> Smoothed:
 
 
 def positive_cells(hierarchy: Hierarchy, noisy: Vector, n: float) -> NDArray[np.bool_]:
-    """Which cells of the fit are not empty, for n > 0."""
+    """Marks the cells of the fit that are not empty, for n > 0."""
     if not hierarchy.height:
         return np.ones(1, dtype=np.bool_)
     slices, widths = hierarchy.slices(), hierarchy.widths

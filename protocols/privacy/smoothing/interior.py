@@ -17,7 +17,7 @@ LIMIT = 200
 
 
 def solve(state: State, system: Newton) -> int:
-    """Bring `state` to the optimum; how many Newton steps that took.
+    """Brings `state` to the optimum, and returns how many Newton steps that took.
 
     Near the optimum of p = 1 parts of the network hang on the ground by conductances below machine
     precision, and rounding moves them about: no product is aimed below what the gap needs, and the
@@ -55,7 +55,7 @@ def _size(progress: NewtonProgress) -> float:
 
 
 def _excess(p: int, progress: NewtonProgress, dual_slack: float) -> float:
-    """How far the iterate is from being accepted, which is at 1."""
+    """How far the iterate is from being accepted: at 1 it is."""
     return max(
         progress.gap / (GAP[p] * _size(progress)),
         progress.primal_residual / PRIMAL,
@@ -64,9 +64,10 @@ def _excess(p: int, progress: NewtonProgress, dual_slack: float) -> float:
 
 
 def _lengths(p: int, primal: float, dual: float, fraction: float) -> tuple[float, float]:
-    """Of the way to where the first variable reaches zero, this fraction; never more than 1.
+    """Step lengths: `fraction` of the way to where the first variable reaches zero, at most 1.
 
-    The quadratic objective of p = 2 ties primal and dual residuals together: there both go as far.
+    The quadratic objective of p = 2 ties primal and dual residuals together, so both steps are
+    equally long.
     """
     if p == 2:
         primal = dual = max(primal, dual)

@@ -1,4 +1,4 @@
-"""What a smoothing problem is made of, and what is refused."""
+"""The parts of a smoothing problem, and the checks of its input."""
 
 from dataclasses import dataclass
 

@@ -22,7 +22,8 @@ def smooth_by_cvxopt(
     upper: float = 1.0,
     tolerances: dict[str, float] | None = None,
 ) -> Smoothed:
-    """As `smooth`, by CVXOPT's interior point with sparse matrices at its default tolerances."""
+    """Does what `smooth` does, by CVXOPT's interior point with sparse matrices and its default
+    tolerances."""
     noisy, indices, levels = checked(noisy, p, indices, levels, upper)
     path = (np.int64(2) ** levels + indices - 1)[:, None] >> np.arange(levels + 1)
     nodes, path = np.unique(path, return_inverse=True)

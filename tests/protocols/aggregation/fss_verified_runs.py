@@ -6,20 +6,21 @@ from dataclasses import replace
 import numpy as np
 
 from tallyroom.protocols.aggregation.contract import Bodies, Total
-from tallyroom.protocols.aggregation.exchange import Exchange, Way
+from tallyroom.protocols.aggregation.exchange import Exchange
 from tallyroom.protocols.aggregation.fss.aggregator import Fss
 from tallyroom.protocols.aggregation.fss.verified_keys import HEADER
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.wire.loop import OnWay
 from tallyroom.protocols.wire.messages import Message
 from tests.samples import a_query
 
 FSS = Fss(verified="yes")
 PARTIES = 9
 INVALID = "its submission does not verify"
-REPLAYED = "its submission came before, from another party or from itself"
+REPLAYED = "its submission repeats one of its own or of another party"
 
 Spoil = Callable[[int, Bodies], Bodies]
 """What a cheater makes of its body for a server."""
@@ -40,14 +41,14 @@ def query_about(holdings: Holdings, statistic: Statistic | None = None) -> Query
     )
 
 
-def exchange_over(holdings: Holdings, query: Query, way: Way = lambda m: (m,)) -> Exchange:
+def exchange_over(holdings: Holdings, query: Query, way: OnWay = lambda m: (m,)) -> Exchange:
     """A run whose parties have spoken; `run` lets it go on."""
     exchange = Exchange(FSS, query, way=way, records=holdings.counts.astype(np.int64))
     exchange.enter(holdings.ids, FSS.party(query, holdings, exchange.randomness))
     return exchange
 
 
-def spoiled(cheaters: Iterable[int], spoil: Spoil) -> Way:
+def spoiled(cheaters: Iterable[int], spoil: Spoil) -> OnWay:
     chosen = set(cheaters)
 
     def way(message: Message) -> Iterable[Message]:

@@ -11,9 +11,10 @@ from tallyroom.protocols.aggregation.masking.server import (
     MaskingServer,
     Stage,
 )
+from tallyroom.protocols.wire.loop import unchanged
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
-from tests.protocols.aggregation.rounds import Rounds, honest
+from tests.protocols.aggregation.rounds import Rounds
 from tests.samples import bitmap
 
 COUNT = 4
@@ -34,14 +35,11 @@ class Halted(Rounds):
             return (message,)
 
         super().__init__(FULL, a_masked_query(COUNT), some_vectors(COUNT), blocks, intercept)
-        self.collector.start()
-        for machine in (*self.servers, *self.blocks.values()):
-            self.take(machine.start())
-        self.settle()
+        self.begin()
 
     def let_go(self) -> None:
         """Nothing is held back any more; what was stays so."""
-        self._intercept = honest
+        self.on_way = unchanged
 
     @property
     def server(self) -> MaskingServer:
@@ -71,7 +69,7 @@ def server_at(stage: Stage) -> MaskingServer:
     sender = Role.COORDINATOR if stage is Stage.OPEN else Role.PARTY
     run = Halted(lambda m: m.phase is phase and m.sender_role is sender)
     assert run.server.stage is stage
-    assert run.refused == []
+    assert run.rejected == []
     return run.server
 
 

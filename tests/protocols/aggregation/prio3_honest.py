@@ -41,8 +41,8 @@ def recorded(query: Query) -> tuple[Recorder, Recorder]:
     """What server 0 and the collector hear in an honest run."""
     exchange = Exchange(Prio3(), query)
     server = exchange.servers[0] = Recorder(exchange.servers[0])
-    collector = Recorder(exchange.collector)
-    exchange.collector = collector
+    collector = Recorder(exchange.coordinator)
+    exchange.coordinator = collector
     exchange.join(np.arange(query.parties, dtype=np.uint32), VECTORS)
     exchange.run()
     assert exchange.total is not None

@@ -19,7 +19,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Message, Phase
-from tallyroom.simulation.scripted_parties import lying_machine
+from tallyroom.simulation.misbehaviour import lying_machine
 from tests.samples import a_query
 
 PARTIES = 6
@@ -35,7 +35,7 @@ STATISTICS: list[Statistic] = [
     Mean(lower=2.0, upper=9.0),
     Ecdf(lower=LOWER, upper=UPPER, thresholds=1),
     Ecdf(lower=LOWER, upper=UPPER, thresholds=9),
-    Ecdf(lower=LOWER, upper=UPPER, thresholds=9, mechanism="tree"),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=9, strategy="tree"),
     Quantile(lower=LOWER, upper=UPPER, thresholds=5),
     CumulativeHistogram(lower=LOWER, upper=UPPER, thresholds=6),
 ]

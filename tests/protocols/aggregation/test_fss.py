@@ -167,7 +167,7 @@ def test_a_bad_key_is_refused_by_name_and_the_rest_goes_on(change: str) -> None:
         (replace(a_query(), statistic=Mean(lower=0.0, upper=1.0)), "cannot do mean"),
         (
             replace(
-                a_query(statistic=Ecdf(lower=0.0, upper=1.0, mechanism="tree")),
+                a_query(statistic=Ecdf(lower=0.0, upper=1.0, strategy="tree")),
                 noise=Placement.PARTIES,
                 min_parties=PARTIES,
             ),

@@ -64,7 +64,7 @@ def test_what_does_not_fit_a_message_when_checked_is_not() -> None:
     grown = put(asked(), records=10**6, most=10**5)
     assert grown.aggregator == PLAIN
     check(grown)
-    with pytest.raises(LocalError, match="do not fit a message"):
+    with pytest.raises(LocalError, match="too many parties or records to fit a message"):
         check(replace(grown, aggregator=CHECKED))
 
 

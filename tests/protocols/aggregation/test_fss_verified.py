@@ -21,7 +21,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.simulation import Federation
-from tallyroom.simulation.scripted_parties import lying_machine
+from tallyroom.simulation.misbehaviour import lying_machine
 from tests.protocols.aggregation.fss_samples import PLAIN
 from tests.protocols.aggregation.fss_verified_runs import (
     FSS,
@@ -293,7 +293,7 @@ def test_it_says_what_it_cannot_do() -> None:
         FSS.check(replace(query, servers=3))
     with pytest.raises(LocalError, match="verified is auto, yes or no"):
         aggregator_named("fss?verified=maybe")
-    with pytest.raises(LocalError, match="do not fit a message"):
+    with pytest.raises(LocalError, match="too many parties or records to fit a message"):
         FSS.check(replace(query, max_records_per_party=10**5, records=10**6))
     assert FSS.threat_model(2).catches
     assert not PLAIN.threat_model(2).catches

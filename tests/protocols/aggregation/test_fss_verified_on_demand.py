@@ -93,4 +93,4 @@ def test_on_demand_servers_that_are_asked_different_points_end_the_run() -> None
     exchange.run()
     assert exchange.total is None
     assert exchange.failed is not None
-    assert "it checks other parties or points than this one was told" in exchange.failed.reason
+    assert "it was told to check other parties or points" in exchange.failed.reason

@@ -68,7 +68,7 @@ def test_servers_told_to_check_different_parties_end_the_run() -> None:
     for index, server in enumerate(servers):
         step = server.receive(digests[1 - index])
         assert isinstance(step, Failed)
-        assert "it checks other parties" in step.reason
+        assert "it was told to check other parties" in step.reason
 
 
 def test_a_coordinator_cannot_release_what_was_not_checked_or_not_good() -> None:

@@ -20,6 +20,7 @@ from tallyroom.protocols.aggregation.reports import LocalReports
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import UnaryEncoding
 from tallyroom.protocols.local.levels import LevelResponse
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -61,7 +62,7 @@ def estimated(server: LocalServer) -> list[int]:
     assert isinstance(step, Continue)
     [share] = step.messages
     assert share.phase is Phase.SHARE
-    assert [spend.delta for spend in step.spends] == [0.0]
+    assert [spend.loss.delta for spend in step.spends] == [0]
     values: list[int] = share.body[0].view("<i8").tolist()
     return values
 
@@ -129,9 +130,9 @@ def test_a_second_report_that_differs_is_refused_and_its_sender_named() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"\x03\x00", "no party makes"),
-        (b"\x00\xff", "no party makes"),
-        (b"", "no whole number"),
+        (b"\x03\x00", "the randomizer cannot produce"),
+        (b"\x00\xff", "the randomizer cannot produce"),
+        (b"", "do not divide into"),
         (bytes(4), "at most 3"),
     ],
 )
@@ -192,7 +193,7 @@ def test_a_whole_party_shares_its_budget_among_its_records() -> None:
         (lambda: a_query(epsilon=Fraction(1, 10**25)), "too small"),
         (lambda: a_query(epsilon=Fraction(1, 10**18), parties=9000, records=9000), "too small"),
         (lambda: a_query(RunningSum(lower=0.0, upper=1.0, steps=4)), "no randomizer for running"),
-        (lambda: a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no randomizer for ecdf"),
+        (lambda: a_query(Ecdf(lower=0.0, upper=1.0, strategy="tree")), "no randomizer for ecdf"),
         (lambda: a_query(max_records_per_party=9 * 10**6, records=10**7), "do not fit a message"),
     ],
 )
@@ -206,7 +207,7 @@ def test_a_policy_takes_reports_and_no_vectors_in_the_clear() -> None:
     assert not Local().exposes(a_query())
     assert Local().exposes(a_query(epsilon=None))
     assert not Local().threat_model(1).exposes
-    anything = Policy(epsilon_per_question=math.inf)
+    anything = Policy(per_question=PrivacyLoss.of(None))
     assert "lets one server see" in str(anything.refusal(a_query(epsilon=None)))
 
 

@@ -104,7 +104,7 @@ def test_an_empty_class_has_no_auc(tmp_path: Path, levels: str, label: int) -> N
     path.write_text(f"score,label\n{rows}\n")
     with Federation(20, aggregator="local", data=str(path), seed=3) as federation:
         public = Auc(lower=0.0, upper=1.0, labels="public", levels=levels)
-        with pytest.raises((RunFailed, LocalError), match="one class has no records"):
+        with pytest.raises((RunFailed, LocalError), match="one class appears to be empty"):
             federation.run(public, 2)
         private = Auc(lower=0.0, upper=1.0, levels=levels)
         assert 0 <= float(as_array(federation.run(private, 2).estimate)[0]) <= 1
@@ -120,7 +120,7 @@ def test_a_domain_that_is_no_power_of_two_is_padded_and_said(room: Federation) -
 @pytest.mark.parametrize(
     ("statistic", "reason"),
     [
-        (Ecdf(value="score", mechanism="tree"), "no randomizer for ecdf"),
+        (Ecdf(value="score", strategy="tree"), "no randomizer for ecdf"),
         (Ecdf(value="score", thresholds=1 << 17, randomizer="unary"), "4096 values"),
         (Histogram(value="score", bins=5000, randomizer="hashing"), "4096 values"),
         (Auc(randomizer="unary"), "leave --randomizer out"),

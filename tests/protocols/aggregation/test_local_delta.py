@@ -1,6 +1,5 @@
 """Reports of the local model that are (ε, δ)-private: who is told of the δ, and who refuses it."""
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +13,7 @@ from tallyroom.protocols.aggregation.local.reports import randomizer_of
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.local.auc import AucResponse
 from tallyroom.protocols.local.every_level import EveryLevel
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import check
@@ -38,7 +38,7 @@ def test_the_delta_that_is_granted_is_what_the_release_costs() -> None:
     check(query)
     found = Local().mechanism(query)
     assert found.delta == DELTA
-    assert (found.spend.epsilon, found.spend.delta) == (Fraction(16), DELTA)
+    assert found.spend.loss == PrivacyLoss.of(16, DELTA)
     assert "and δ 0.0001 a report" in found.words
     assert "says 13 bits, sent in 2 bytes" in found.words
     assert decode_query(query.run, query.encode(), "coordinator") == query
@@ -64,10 +64,10 @@ def test_a_whole_party_shares_its_delta_among_its_records() -> None:
 
 
 def test_parties_policies_and_sizes_bound_it() -> None:
-    strict = Policy(epsilon_per_question=math.inf, delta_per_question=DELTA / 2)
+    strict = Policy(per_question=PrivacyLoss.of(None, DELTA / 2))
     assert "allows delta 5e-05 per question, not 0.0001" in str(strict.refusal(asked()))
     assert strict.refusal(asked("one")) is None
-    assert replace(strict, delta_per_question=DELTA).refusal(asked()) is None
+    assert replace(strict, per_question=PrivacyLoss.of(None, DELTA)).refusal(asked()) is None
     with pytest.raises(LocalError, match="not below one in"):
         asked(delta=1 / RECORDS)
 
@@ -86,7 +86,7 @@ def test_the_server_s_ledger_has_it() -> None:
         a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=members, run=query.run)
     )
     assert isinstance(released, Continue)
-    assert [(spend.epsilon, spend.delta) for spend in released.spends] == [(Fraction(16), DELTA)]
+    assert [spend.loss for spend in released.spends] == [PrivacyLoss.of(16, DELTA)]
 
 
 def test_a_run_says_it_and_a_cap_stops_it() -> None:

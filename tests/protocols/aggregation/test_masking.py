@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.masking.aggregator import Masking
-from tallyroom.protocols.aggregation.masking.graph import MaskingPlan
+from tallyroom.protocols.aggregation.masking.graph import MaskingGraph
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.machines import check
@@ -31,7 +31,7 @@ def test_sums_are_exact_on_every_graph_and_in_any_blocks(
     vectors = some_vectors(parties, length)
     query = a_masked_query(parties, length, min_parties=parties)
     run = Rounds(Masking(neighbours=neighbours), query, vectors, blocks).run()
-    assert run.refused == []
+    assert run.rejected == []
     assert run.total is not None
     assert run.total.vector.tolist() == sum_over(vectors, list(range(parties)))
     assert run.total.contributors.tolist() == list(range(parties))
@@ -71,7 +71,7 @@ def test_whoever_leaves_when_the_sum_is_over_those_who_submitted() -> None:
     assert len(ways) == 1 + 5 * 5 + 10 * 25
     for gone in ways:
         run = Rounds(aggregator, query, vectors, intercept=leaving(gone)).run()
-        assert run.refused == []
+        assert run.rejected == []
         members = [p for p in range(5) if gone.get(p) in (None, Phase.CHECK, Phase.UNMASK)]
         assert run.total is not None, gone
         assert run.total.vector.tolist() == sum_over(vectors, members), gone
@@ -89,7 +89,7 @@ def test_one_more_than_may_leave_ends_every_run() -> None:
         assert run.spends == []
 
 
-def expected_members(plan: MaskingPlan, gone: dict[int, Phase]) -> set[int] | None:
+def expected_members(plan: MaskingGraph, gone: dict[int, Phase]) -> set[int] | None:
     """Who must be in the sum, told with sets; None where it cannot be opened."""
     holders = {i: {i, *plan.neighbours[i].tolist()} for i in range(plan.parties)}
     here = set(holders)
@@ -119,7 +119,7 @@ def test_whoever_leaves_a_sparse_graph(
     aggregator, query = Masking(neighbours="4", threshold=threshold), a_masked_query(parties)
     vectors = some_vectors(parties)
     run = Rounds(aggregator, query, vectors, 2, leaving(gone)).run()
-    members = expected_members(aggregator.plan(query), gone)
+    members = expected_members(aggregator.graph(query), gone)
     if members is None:
         assert run.total is None
         assert run.failed is not None
@@ -174,7 +174,7 @@ def test_a_release_is_paid_for_and_noisy() -> None:
     vectors = np.zeros((4, 200), dtype=np.uint64)
     run = Rounds(FULL, query, vectors).run()
     assert run.total is not None
-    assert {(s.receipt, s.epsilon) for s in run.spends} == {(query.run.hex(), Fraction(1, 2))}
+    assert {(s.receipt, s.loss.epsilon) for s in run.spends} == {(query.run.hex(), Fraction(1, 2))}
     noise = run.total.vector.view(np.int64)
     assert 0 < np.abs(noise).max() < 200  # scale 4: beyond with chance 1e-19
 

@@ -18,10 +18,10 @@ from tallyroom.protocols.aggregation.masking.graph import (
     SECURITY_BITS,
     automatic_degree,
     degree_of,
-    make_plan,
+    make_graph,
     threshold_of,
 )
-from tallyroom.protocols.wire.numbers import number, time_of
+from tallyroom.protocols.wire.messages import number, time_of
 from tests.samples import a_query
 
 
@@ -31,7 +31,7 @@ from tests.samples import a_query
 def test_graphs_are_regular_symmetric_and_have_no_loops(
     parties: int, neighbours: str, time: int
 ) -> None:
-    plan = make_plan(parties, neighbours, 0, time)
+    plan = make_graph(parties, neighbours, 0, time)
     assert plan.neighbours.shape == plan.slots.shape == (parties, plan.degree)
     for i, row in enumerate(plan.neighbours.tolist()):
         assert row == sorted(set(row) - {i})
@@ -40,10 +40,10 @@ def test_graphs_are_regular_symmetric_and_have_no_loops(
 
 
 def test_a_sparse_graph_is_a_ring_in_a_random_order() -> None:
-    plan, other = (make_plan(200, "6", 0, time) for time in (HOUR - 1, HOUR))
+    plan, other = (make_graph(200, "6", 0, time) for time in (HOUR - 1, HOUR))
     assert plan.degree == 6
     assert not np.array_equal(plan.neighbours, other.neighbours)
-    assert np.array_equal(plan.neighbours, make_plan(200, "6", 0, 0).neighbours)
+    assert np.array_equal(plan.neighbours, make_graph(200, "6", 0, 0).neighbours)
     # On a ring of reach 3, 200 parties are 33 steps apart at most, and somebody is that far.
     reached, steps = {0}, 0
     while len(reached) < 200:
@@ -53,7 +53,7 @@ def test_a_sparse_graph_is_a_ring_in_a_random_order() -> None:
 
 
 def test_relays_turn_rows_round() -> None:
-    plan = make_plan(9, "4", 0, 0)
+    plan = make_graph(9, "4", 0, 0)
     rows = np.zeros((9, 4, 2), dtype=np.uint8)
     rows[:, :, 0], rows[:, :, 1] = np.arange(9)[:, None], plan.neighbours
     turned = plan.relayed(rows.reshape(9, 8)).reshape(9, 4, 2)
@@ -64,7 +64,7 @@ def test_relays_turn_rows_round() -> None:
 @given(st.integers(6, 8), st.integers(3, 5), st.sets(st.integers(0, 7)))
 def test_survivors_are_the_most_that_can_stay(parties: int, threshold: int, gone: set[int]) -> None:
     """Against all subsets: each member of one that can stay has enough holders in it."""
-    plan = make_plan(parties, "4", threshold, 0)
+    plan = make_graph(parties, "4", threshold, 0)
     members = np.array([i not in gone for i in range(parties)])
     can_stay = []
     for bits in range(1 << parties):
@@ -134,8 +134,8 @@ def test_the_automatic_degree_is_the_least_that_is_safe(parties: int) -> None:
 
 def test_few_parties_are_all_neighbours() -> None:
     assert [automatic_degree(parties) for parties in (1, 2, 3, 10, 50)] == [0, 1, 2, 9, 49]
-    assert make_plan(50, "auto", 0, 0).threshold == 34
-    assert make_plan(1000, "auto", 0, 0).threshold == automatic_degree(1000) // 2 + 1
+    assert make_graph(50, "auto", 0, 0).threshold == 34
+    assert make_graph(1000, "auto", 0, 0).threshold == automatic_degree(1000) // 2 + 1
 
 
 def test_a_graph_is_sparse_by_itself_only_where_that_spares_half_of_the_links() -> None:
@@ -145,7 +145,7 @@ def test_a_graph_is_sparse_by_itself_only_where_that_spares_half_of_the_links() 
     assert all(2 * degrees[parties] < parties for parties in sparse)
     last = min(sparse) - 1
     assert automatic_degree(last) < last - 1, "it could have been"
-    assert make_plan(last, "auto", 0, 0).threshold == 2 * last // 3 + 1
+    assert make_graph(last, "auto", 0, 0).threshold == 2 * last // 3 + 1
 
 
 def test_there_are_no_more_orders_than_are_counted() -> None:
@@ -170,7 +170,7 @@ def test_a_coordinator_cannot_choose_who_is_next_to_whom() -> None:
             deadline=1.0 + telling,
             min_parties=1 + telling % 100,
         )
-        found.add(int(bad[masking.plan(query).neighbours[50]].sum()))
+        found.add(int(bad[masking.graph(query).neighbours[50]].sum()))
     assert len(found) == 1
-    other = masking.plan(replace(asked, nonce=number(hour + HOUR, 0)))
-    assert not np.array_equal(other.neighbours, masking.plan(query).neighbours)
+    other = masking.graph(replace(asked, nonce=number(hour + HOUR, 0)))
+    assert not np.array_equal(other.neighbours, masking.graph(query).neighbours)

@@ -16,7 +16,7 @@ from tallyroom.protocols.aggregation.masking.keys import (
     keys_statement,
 )
 from tallyroom.protocols.aggregation.masking.party import PARTY_ACCEPTS, PartyState
-from tallyroom.protocols.aggregation.vouched import own_signet
+from tallyroom.protocols.aggregation.signing import process_signer
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected
@@ -65,7 +65,7 @@ def keys_told(change: Callable[[NDArray[np.uint8]], object]) -> Message:
 
 def signed_by_one(keys: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """As party-1 would say it if it were on the server's side."""
-    proof = own_signet().prove(keys_statement(RUN, 1, keys.tobytes()))
+    proof = process_signer().prove(keys_statement(RUN, 1, keys.tobytes()))
     return np.frombuffer(keys.tobytes() + proof, dtype=np.uint8)
 
 
@@ -99,7 +99,7 @@ def unsigned(body: NDArray[np.uint8]) -> None:
 
 def of_another_run(body: NDArray[np.uint8]) -> None:
     keys = body[0, 0:KEYS_BYTES].tobytes()
-    proof = own_signet().prove(keys_statement(b"yesterday", 1, keys))
+    proof = process_signer().prove(keys_statement(b"yesterday", 1, keys))
     body[0, KEYS_BYTES:FIELD] = np.frombuffer(proof, dtype=np.uint8)
 
 
@@ -109,7 +109,7 @@ def by_another_authority(body: NDArray[np.uint8]) -> None:
     authority = Authority.create("room", begin, day)
     issued = authority.issue(Identity(Role.PARTY, 1, 1), begin, day)
     keys = body[0, 0:KEYS_BYTES].tobytes()
-    proof = issued.signet().prove(keys_statement(RUN, 1, keys))
+    proof = issued.signer().prove(keys_statement(RUN, 1, keys))
     body[0, KEYS_BYTES:FIELD] = np.frombuffer(proof, dtype=np.uint8)
 
 
@@ -119,13 +119,13 @@ def one_for_another(body: NDArray[np.uint8]) -> None:
 
 
 BAD_KEYS: dict[str, tuple[Callable[[NDArray[np.uint8]], None], str]] = {
-    "its own key as another's": (own_key, "one public key is given for two"),
-    "two neighbours with one key": (same_keys, "one public key is given for two"),
+    "its own key as another's": (own_key, "the same public key is given twice"),
+    "two neighbours with one key": (same_keys, "the same public key is given twice"),
     "too few neighbours": (too_few, "only 2 of 4 holders sent keys, and 3 are needed"),
-    "a key of the server's": (servers_key, "party-1 are not its own: its signature does not hold"),
+    "a key of the server's": (servers_key, "party-1 are not its own: its signature is invalid"),
     "a key that nobody signed": (unsigned, "party-1 are not its own"),
-    "keys of another run": (of_another_run, "its signature does not hold"),
-    "another authority's word": (by_another_authority, "not of this federation"),
+    "keys of another run": (of_another_run, "its signature is invalid"),
+    "another authority's word": (by_another_authority, "not issued by this federation"),
     "another party's keys": (one_for_another, "party-1 are not its own"),
     "a key of low order": (weak_key, "nothing can be agreed with the key of party-1"),
 }

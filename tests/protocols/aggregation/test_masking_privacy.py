@@ -83,7 +83,7 @@ def test_a_party_gives_one_kind_of_share_and_it_is_the_right_one() -> None:
     run.run()
     said = np.zeros((6, 6 * 16), dtype=np.uint8)
     said[[0, 1, 3, 4, 5]] = bodies_of(run, Phase.UNMASK)
-    plan = FULL.plan(query)
+    plan = FULL.graph(query)
     shares, held = held_shares(plan, said)
     for party in range(6):
         machine = run.blocks[party,]
@@ -115,9 +115,9 @@ class Parties:
 
         run = Rounds(aggregator, query, vectors, blocks=count, intercept=stop)
         for machine in run.servers:
-            run.take(machine.start())
+            run.say(machine, machine.start())
         for machine in run.blocks.values():
-            run.take(machine.start())
+            run.say(machine, machine.start())
         run.settle()
         machines = [machine for machine in run.blocks.values() if isinstance(machine, MaskingParty)]
         assert all(machine.states == [PartyState.CHECK] for machine in machines)
@@ -138,7 +138,7 @@ class Parties:
         """Each party is told its own view of who submitted; confirmations are relayed as they are.
         The shares that those gave who gave any, by party: its own first, then its neighbours'."""
         count = len(self.machines)
-        plan = self.aggregator.plan(a_masked_query(count))
+        plan = self.aggregator.graph(a_masked_query(count))
         confirmed = np.zeros((count, plan.degree * 16), dtype=np.uint8)
         for party, members in views.items():
             answer = self.tell(Phase.CHECK, party, bitmap(count, members))
@@ -186,7 +186,7 @@ def test_a_second_different_question_is_refused_at_every_point() -> None:
     assert isinstance(first, Message)
     assert isinstance(parties.tell(Phase.CHECK, 0, without), Rejected)
     views = {p: [0, 1, 2, 3] for p in (1, 2, 3)}
-    plan = FULL.plan(a_masked_query(4))
+    plan = FULL.graph(a_masked_query(4))
     confirmed = np.zeros((4, 48), dtype=np.uint8)
     for party in views:
         answer = parties.tell(Phase.CHECK, party, everyone)
@@ -203,7 +203,7 @@ def test_a_second_different_question_is_refused_at_every_point() -> None:
 
 
 LIES: dict[str, tuple[bytes, str]] = {
-    "without the party itself": (bitmap(4, [1, 2, 3]), "not among those that submitted"),
+    "without the party itself": (bitmap(4, [1, 2, 3]), "not among those said to have submitted"),
     "too few for a threshold": (bitmap(4, [0, 1]), "only 2 of 4 holders submitted, and 3 are"),
     "fewer than the minimum": (bitmap(4, []), "fewer than 1 parties"),
     "padding bits": (b"\xff", "not a bitmap"),
@@ -235,13 +235,13 @@ def test_parties_keep_to_the_minimum_whatever_the_server_says() -> None:
     run = Rounds(FULL, query, vectors, intercept=lie).run()
     assert lied
     assert run.total is None
-    assert {r.reason for r in run.refused} == {"fewer than 5 parties submitted"}
+    assert {r.reason for r in run.rejected} == {"fewer than 5 parties submitted"}
 
 
 def forged(change: Callable[[NDArray[np.uint8]], None]) -> dict[int, NDArray[np.uint8]]:
     """What four parties give if their confirmations are changed on the way to party 0."""
     parties = Parties.that_submitted(4)
-    plan = FULL.plan(a_masked_query(4))
+    plan = FULL.graph(a_masked_query(4))
     confirmed = np.zeros((4, 48), dtype=np.uint8)
     for party in range(4):
         answer = parties.tell(Phase.CHECK, party, bitmap(4, [0, 1, 2, 3]))
@@ -328,7 +328,7 @@ def test_shares_that_do_not_fit_a_key_are_noticed() -> None:
     assert run.total is None
     assert run.spends == []
     assert run.failed is not None
-    assert "do not fit that key" in run.failed.reason
+    assert "do not open to that key" in run.failed.reason
 
 
 def test_no_secret_shows() -> None:

@@ -13,9 +13,10 @@ from tallyroom.protocols.aggregation.contract import Memory, Total
 from tallyroom.protocols.aggregation.one_round import SERVER_ACCEPTS, OneRoundServer, ServerState
 from tallyroom.protocols.aggregation.rosters import Fault
 from tallyroom.protocols.algebra.ring import add_shares
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
@@ -193,7 +194,7 @@ def test_a_release_is_paid_for_and_noisy() -> None:
     step = server.receive(order(Phase.RELEASE, EVERYONE))
     assert isinstance(step, Continue)
     (spend,) = step.spends
-    assert (spend.data, spend.receipt, spend.epsilon) == ("data", query.run.hex(), Fraction(1, 2))
+    assert spend == Spend("data", query.run.hex(), PrivacyLoss.of(Fraction(1, 2)))
     noise = np.array(share_of(step), dtype=np.uint64) - np.uint64(4 * 0x0101010101010101)
     assert noise.any()
     assert np.abs(noise.view(np.int64)).max() < 200  # scale 4: beyond with chance 1e-21

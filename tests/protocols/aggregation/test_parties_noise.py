@@ -9,7 +9,7 @@ import pytest
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.exchange import Exchange
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics import Curve
@@ -67,14 +67,14 @@ def total_of(query: Query, holdings: Holdings, blocks: int = 1) -> Vector:
     return exchange.total.vector
 
 
-@pytest.mark.parametrize("mechanism", ["hierarchy", "tree"])
+@pytest.mark.parametrize("strategy", ["hierarchy", "tree"])
 @pytest.mark.parametrize(("spec", "servers"), SUMS)
 def test_what_is_released_is_what_was_measured_and_the_parties_noise(
-    spec: str, servers: int, mechanism: str
+    spec: str, servers: int, strategy: str
 ) -> None:
     """Exactly, and in whatever blocks the parties are: also where a curve of 54 points has 61
     counts, and shares are padded."""
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=54, mechanism=mechanism)
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=54, strategy=strategy)
     holdings = some(6, 15)
     query = a_curve_query(spec, servers, statistic, 6, 15)
     vectors = query.plan.encode(holdings)
@@ -101,7 +101,7 @@ def test_half_of_the_parties_add_the_full_noise_to_every_count(spec: str, server
     measured = query.plan.measure(query.plan.encode(half).sum(axis=0, dtype=np.uint64))
     noise = signed(released - measured)
     assert query.mechanism is not None
-    scale = float(query.mechanism.scale)
+    scale = float(laplace_scale(query.mechanism))
     support = np.arange(-int(20 * scale), int(20 * scale) + 1)
     assert len(noise) == query.plan.noises == 4368
     assert fits(noise, support, discrete_laplace_pmf(support, scale)) > ALPHA

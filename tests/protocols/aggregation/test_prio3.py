@@ -71,7 +71,7 @@ def test_every_statistic_is_proved_or_refused() -> None:
             "a party can send 0 records, not 3",
         ),
         ({"statistic": Sum()}, "needs public bounds"),
-        ({"parties": 1 << 22, "records": 1 << 23}, "too many for a roster"),
+        ({"parties": 1 << 22, "records": 1 << 23}, "prio3: the roster of"),
     ],
 )
 def test_what_it_cannot_do_is_said(changes: dict[str, Any], reason: str) -> None:
@@ -135,7 +135,7 @@ def test_every_server_adds_the_whole_noise(statistic: Bounded, servers: int) -> 
         exchange.run()
         drawn.append(total_of(exchange).vector - plan.measure(exact))
     noise = np.concatenate(drawn).view(np.int64)
-    one = discrete_laplace_pmf(np.arange(-500, 501), float(plan.sensitivity))
+    one = discrete_laplace_pmf(np.arange(-500, 501), float(plan.sensitivity.l1))
     pmf = one
     for _ in range(servers - 1):
         pmf = np.convolve(pmf, one)
@@ -145,7 +145,7 @@ def test_every_server_adds_the_whole_noise(statistic: Bounded, servers: int) -> 
 
 def test_tree_noise_is_added_in_place() -> None:
     """Noise of S0's tree: neighbouring counts share most of their noise, alone they are large."""
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=512, mechanism="tree")
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=512, strategy="tree")
     holdings = uneven_holdings(0.0, 1.0)
     query = query_about(statistic, 2, epsilon=Fraction(1))
     exact = query.plan.encode(holdings).sum(axis=0, dtype=np.uint64)

@@ -166,7 +166,7 @@ def test_a_replayed_report_is_laid_at_the_door_of_who_came_later(whole: bool) ->
     for party in range(PARTIES):
         exchange.join(np.array([party], dtype=np.uint32), vectors[party : party + 1])
     exchange.run()
-    check_caught(exchange, vectors, "its submission came before, from another party or from itself")
+    check_caught(exchange, vectors, "its submission repeats one of its own or of another party")
 
 
 @pytest.mark.parametrize("change", [{"nonce": b"run-0002"}, {"data": "other"}, {"min_parties": 4}])
@@ -176,7 +176,7 @@ def test_a_report_made_for_another_run_or_query_does_not_verify(change: dict[str
     other = Exchange(Prio3(), replace(query, **change))
     vectors = one_hots(4)
     other.join(np.array([2], dtype=np.uint32), vectors[2:3])
-    made = {int(message.receivers[0]): message.body for message in other.sent}
+    made = {int(message.receivers[0]): message.body for message in other.sent_by_parties}
     exchange = exchange_of(query, vectors, 2, lambda receiver, _: made[receiver])
     check_caught(exchange, vectors)
 
@@ -245,5 +245,6 @@ def test_too_many_cheaters_fail_the_run_with_their_names() -> None:
     assert exchange.total is None
     assert exchange.failed is not None
     assert exchange.failed.reason == (
-        "only 4 of 6 parties sent what verifies and 5 are needed; caught: party-1, party-4"
+        "only 4 of 6 parties sent a submission that verifies and 5 are needed; "
+        "caught: party-1, party-4"
     )

@@ -50,8 +50,8 @@ def run(statistic: Statistic, servers: int, value: float) -> tuple[Query, list[M
     )
     holdings = deal({"value": np.full(REPORTS, value)}, REPORTS)
     exchange = Exchange(Prio3(), query)
-    recorders = [Recorder(exchange.collector), *map(Recorder, exchange.servers)]
-    exchange.collector = recorders[0]
+    recorders = [Recorder(exchange.coordinator), *map(Recorder, exchange.servers)]
+    exchange.coordinator = recorders[0]
     exchange.servers[:] = recorders[1:]
     exchange.enter(holdings.ids, Prio3().party(query, holdings, exchange.randomness))
     exchange.run()

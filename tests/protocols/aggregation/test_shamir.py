@@ -109,7 +109,7 @@ def test_runs_are_exact_in_any_blocks(
     vectors = some_vectors(parties, length)
     query = a_shared_query(parties, length, servers)
     run = Rounds(Shamir(threshold, pack), query, vectors, blocks).run()
-    assert run.refused == []
+    assert run.rejected == []
     assert run.total is not None
     assert run.total.vector.tolist() == vectors.sum(axis=0, dtype=np.uint64).tolist()
 

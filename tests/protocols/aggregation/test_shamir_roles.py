@@ -40,14 +40,14 @@ def test_servers_may_vanish_at_any_time_while_t_are_left(
     vectors = some_vectors(4, 6)
     run = Rounds(Shamir(), a_shared_query(4, 6, 5), vectors, intercept=vanish)
     for server in run.servers:
-        run.take(server.start())
-    run.collector.start()
+        run.say(server, server.start())
+    run.coordinator.start()
     for block in run.blocks.values():
-        run.take(block.start())
+        run.say(block, block.start())
     run.settle()
     assert run.total is None
-    assert isinstance(run.collector, ShamirCollector)
-    run.take(run.collector.lose_servers(set(gone), "vanished"))
+    assert isinstance(run.coordinator, ShamirCollector)
+    run.say(run.coordinator, run.coordinator.lose_servers(set(gone), "vanished"))
     run.settle()
     if len(gone) == 3:
         assert run.total is None
@@ -85,7 +85,7 @@ def test_elements_that_are_not_canonical_are_refused_and_their_sender_named() ->
 
     vectors = some_vectors(3, 4)
     run = Rounds(Shamir(), a_shared_query(3, 4, 3, min_parties=2), vectors, intercept=tamper).run()
-    assert [(r.sender, r.reason) for r in run.refused] == [
+    assert [(r.sender, r.reason) for r in run.rejected] == [
         ("party-1", "a share with an element that is not below the modulus")
     ]
     assert run.total is not None
@@ -152,7 +152,7 @@ def test_servers_cannot_add_noise(noise: Placement) -> None:
     ("spec", "servers", "reason"),
     [
         ("shamir", 1, "at least 2 servers"),
-        ("shamir?threshold=2", 4, "a threshold of 4 servers is 3 to 4, not 2"),
+        ("shamir?threshold=2", 4, "with 4 servers the threshold is 3 to 4, not 2"),
         ("shamir?threshold=5", 4, "3 to 4, not 5"),
         ("shamir?threshold=3&pack=3", 4, "pack is 1 to 2"),
         ("shamir?pack=0", 4, "pack is 1 to 2"),

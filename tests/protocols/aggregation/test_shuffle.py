@@ -96,14 +96,14 @@ def test_what_is_said_of_an_amplified_answer() -> None:
     assert said.words == f"randomized response among 3 values, of local ε {float(local):.6g}"
     assert "at least 1350 honest ones" in said.statement
     assert "1350 parties are honest" in said.statement
-    assert said.spend.epsilon == 1
+    assert said.spend.loss.epsilon == 1
 
 
 def test_where_shuffling_does_not_help_the_answer_is_purely_local() -> None:
     query = a_query()
     said = Shuffle().mechanism(query)
     assert local_budget(query, 3) == query.epsilon
-    assert (said.delta, said.spend.delta) == (0.0, 0.0)
+    assert (said.delta, float(said.spend.loss.delta)) == (0.0, 0.0)
     assert "private by itself" in said.statement
     randomizer = randomizer_of(query)
     assert isinstance(randomizer, RandomizedResponse)
@@ -200,7 +200,7 @@ def test_the_honest_are_counted_exactly() -> None:
     [
         (a_query(delta=0.0), "give --delta"),
         (a_query(servers=2), "1 server, the shuffler, not 2"),
-        (a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no local randomizer for ecdf"),
+        (a_query(Ecdf(lower=0.0, upper=1.0, strategy="tree")), "no local randomizer for ecdf"),
         (a_query(noise=Placement.PARTIES), "leave --noise out"),
         (a_query(max_records_per_party=90_000, records=100_000), "do not fit a message"),
         (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),

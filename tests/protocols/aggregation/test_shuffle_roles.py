@@ -20,6 +20,7 @@ from tallyroom.protocols.aggregation.shuffle.reports import (
 )
 from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
 from tallyroom.protocols.identity.sealing import PUBLIC_BYTES, Recipient
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import deal
@@ -158,7 +159,7 @@ def test_both_keepers_book_epsilon_and_delta() -> None:
     shuffler = a_shuffler(query, submissions(query, holdings, key))
     step = shuffler.receive(release())
     assert isinstance(step, Continue)
-    assert [(s.epsilon, s.delta) for s in step.spends] == [(Fraction(1, 20), 1e-6)]
+    assert [s.loss for s in step.spends] == [PrivacyLoss.of(Fraction(1, 20), 1e-6)]
     opened = to_collector(collector, reports_in(step.messages, 8))
     assert isinstance(opened, Done)
     assert opened.spends == step.spends
@@ -281,7 +282,7 @@ def test_a_run_without_one_good_report_fails() -> None:
     wild = key.seal(b"\xff" * 4, context(query), bytes(32))
     step = to_collector(honest()[1], [wild])
     assert isinstance(step, Failed)
-    assert step.reason == "none of 1 reports is a possible one"
+    assert step.reason == "none of 1 reports is valid"
 
 
 def test_a_wild_count_of_records_in_a_plain_report_is_refused() -> None:
@@ -342,7 +343,7 @@ def test_a_coordinator_that_comes_back_is_told_all_parts_again(
 ) -> None:
     monkeypatch.setattr(shuffle_roles, "PART_BYTES", 4 * WIDTH)
     query = a_query()
-    ledger = Ledger(None, None)
+    ledger = Ledger(None)
     server = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
     asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode())
     server.handle(asked)

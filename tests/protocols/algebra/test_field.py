@@ -102,7 +102,7 @@ def test_sums_over_an_axis(field: Field, axis: int) -> None:
 
 def test_there_is_no_summing_over_limbs(field: Field) -> None:
     for axis in (-1, 1, 2):
-        with pytest.raises(ValueError, match="no axis"):
+        with pytest.raises(ValueError, match="cannot sum over axis"):
             field.sum(field.zeros(3), axis)
     assert field.sum(field.zeros(0, 3)).shape == (3, field.limbs)
 

@@ -100,7 +100,7 @@ def test_order_changes_nothing_and_what_is_no_report_is_counted() -> None:
 
 def test_an_empty_class_has_no_auc() -> None:
     randomizer = AucResponse.spending(Fraction(4), 5, private_labels=False)
-    with pytest.raises(LocalError, match="one class has no records"):
+    with pytest.raises(LocalError, match="one class appears to be empty"):
         estimates(randomizer, some_records(50, 5) & ~1, 1)
     for depth in (0, 25):
         with pytest.raises(LocalError, match="1 to 24 bits"):

@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.privacy.class_curves import ClassCurves, Smoothing
-from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
 
@@ -19,14 +19,14 @@ def moved(curves: ClassCurves, one: int, two: int) -> np.ndarray[tuple[int], np.
     return signed(curves.measure(row_of(curves, one)) - curves.measure(row_of(curves, two)))
 
 
-@pytest.mark.parametrize("mechanism", ["hierarchy", "hb"])
+@pytest.mark.parametrize("strategy", ["hierarchy", "hb"])
 @pytest.mark.parametrize("points", [1, 2, 5, 8, 9, 30])
-def test_a_hierarchy_moves_by_its_sensitivity_and_no_more(mechanism: str, points: int) -> None:
-    curves = ClassCurves(points, mechanism)
+def test_a_hierarchy_moves_by_its_sensitivity_and_no_more(strategy: str, points: int) -> None:
+    curves = ClassCurves(points, strategy)
     cells = range(2 * points)
     most = max(int(np.abs(moved(curves, one, two)).sum()) for one in cells for two in cells)
-    height = MECHANISMS[mechanism](points).shape.height  # type: ignore[attr-defined]
-    assert most == curves.sensitivity == (2 * height if height else 1)
+    height = STRATEGIES[strategy](points).shape.height  # type: ignore[attr-defined]
+    assert most == curves.sensitivity.l1 == (2 * height if height else 1)
 
 
 def least_noises(curves: ClassCurves, change: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -45,20 +45,20 @@ def test_a_tree_explains_every_replacement_by_its_sensitivity(points: int, noise
     curves = ClassCurves(points, "tree")
     cells = range(2 * points)
     needed = max(least_noises(curves, moved(curves, one, two)) for one in cells for two in cells)
-    assert needed == pytest.approx(curves.sensitivity)
-    assert curves.sensitivity == noises
+    assert needed == pytest.approx(curves.sensitivity.l1)
+    assert curves.sensitivity.l1 == noises
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_with_public_labels_one_curve_moves(mechanism: str) -> None:
-    curves = ClassCurves(8, mechanism, public=True)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_with_public_labels_one_curve_moves(strategy: str) -> None:
+    curves = ClassCurves(8, strategy, public=True)
     for first in (0, 8):
         for one in range(first, first + 8):
             for two in range(first, first + 8):
                 change = moved(curves, one, two)
                 assert change[0] == 0
-                assert least_noises(curves, change) <= curves.sensitivity + 1e-9
-    assert curves.sensitivity == MECHANISMS[mechanism](8).sensitivity
+                assert least_noises(curves, change) <= curves.sensitivity.l1 + 1e-9
+    assert curves.sensitivity.l1 == STRATEGIES[strategy](8).sensitivity.l1
 
 
 def test_two_scores_add_up() -> None:
@@ -73,16 +73,16 @@ def test_two_scores_add_up() -> None:
         after = np.concatenate([rows[c + other], rows[d + other]])
         change = signed(curves.measure(before) - curves.measure(after))
         most = max(most, int(np.abs(change).sum()))
-    assert most == curves.sensitivity == 2 * ClassCurves(9).curve.sensitivity
+    assert most == curves.sensitivity.l1 == 2 * ClassCurves(9).curve.sensitivity.l1
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("smooth", ["none", "isotonic", "2"])
 def test_without_noise_the_release_tells_the_counts(
-    mechanism: str, public: bool, smooth: str
+    strategy: str, public: bool, smooth: str
 ) -> None:
-    curves = ClassCurves(13, mechanism, public, scores=2)
+    curves = ClassCurves(13, strategy, public, scores=2)
     generator = np.random.default_rng(5)
     label = generator.integers(0, 2, 60)
     cells = generator.integers(0, 13, (2, 60)) + 13 * label

@@ -3,8 +3,10 @@
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,8 +16,19 @@ from hypothesis import strategies as st
 
 from tallyroom.protocols.privacy import composition
 from tallyroom.protocols.privacy.composition import composed_epsilon
+from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written
 
 Charges = Sequence[tuple[float, float]]
+
+
+def composed(charges: Charges, delta: float) -> float:
+    return composed_epsilon(
+        {
+            PrivacyLoss(None if math.isinf(e) else Fraction(e), as_written(d)): count
+            for (e, d), count in Counter(charges).items()
+        },
+        delta,
+    )
 
 
 def enumerated_delta(charges: Charges, epsilon: float) -> float:
@@ -71,7 +84,7 @@ def test_equal_releases_follow_the_closed_formula(epsilon: float, delta: float, 
     for i in range(1, count // 2, max(1, count // 20)):
         total, at = kairouz_delta(epsilon, delta, count, i)
         if 1e-12 < at < 0.5:
-            found = composed_epsilon([(epsilon, delta)] * count, at)
+            found = composed([(epsilon, delta)] * count, at)
             assert found == pytest.approx(total, rel=1e-6, abs=1e-6)
 
 
@@ -85,7 +98,7 @@ small = st.lists(
 def test_the_bound_holds_and_is_tight_where_all_outcomes_can_be_counted(
     charges: list[tuple[float, float]], delta: float
 ) -> None:
-    found = composed_epsilon(charges, delta)
+    found = composed(charges, delta)
     if math.isinf(found):
         assert enumerated_delta(charges, 50.0) > delta
         return
@@ -106,16 +119,16 @@ def test_the_bound_holds_and_is_tight_where_all_outcomes_can_be_counted(
     ],
 )
 def test_dp_accounting_finds_the_same(charges: Charges, delta: float) -> None:
-    assert composed_epsilon(charges, delta) == pytest.approx(theirs(charges, delta), rel=2e-3)
+    assert composed(charges, delta) == pytest.approx(theirs(charges, delta), rel=2e-3)
 
 
 def test_more_different_epsilons_than_are_told_apart_are_rounded_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     charges = [(float(e), 0.0) for e in np.random.default_rng(1).uniform(0.01, 0.2, 60)]
-    fine = composed_epsilon(charges, 1e-6)
+    fine = composed(charges, 1e-6)
     monkeypatch.setattr(composition, "MAX_GROUPS", 12)
-    coarse = composed_epsilon(charges, 1e-6)
+    coarse = composed(charges, 1e-6)
     assert fine <= coarse <= 1.2 * fine < sum(epsilon for epsilon, _ in charges)
 
 
@@ -123,20 +136,28 @@ def test_extremes_cost_neither_an_overflow_nor_minutes() -> None:
     draw = np.random.default_rng(2)
     million = 10**6
     begun = time.process_time()
-    assert composed_epsilon([], 1e-6) == 0.0
-    assert composed_epsilon([(1e-9, 0.0)] * million, 1e-6) <= 1e-3
-    assert 0 < composed_epsilon([(1e-3, 0.0)] * million, 1e-6) < 10
-    assert composed_epsilon([(1e9, 0.0)] * 1000, 1e-6) == pytest.approx(1e12)
+    assert composed([], 1e-6) == 0.0
+    assert composed([(1e-9, 0.0)] * million, 1e-6) <= 1e-3
+    assert 0 < composed([(1e-3, 0.0)] * million, 1e-6) < 10
+    assert composed([(1e9, 0.0)] * 1000, 1e-6) == pytest.approx(1e12)
     wide = 10.0 ** draw.uniform(-9, 9, 2000)
-    assert composed_epsilon([(float(e), 0.0) for e in wide], 1e-6) <= wide.sum() * (1 + 1e-9)
+    assert composed([(float(e), 0.0) for e in wide], 1e-6) <= wide.sum() * (1 + 1e-9)
     assert time.process_time() < begun + 30
 
 
 def test_what_cannot_be_composed_is_infinite() -> None:
-    assert composed_epsilon([(1.0, 0.0), (math.inf, 0.0)], 0.1) == math.inf
-    assert composed_epsilon([(1.0, 0.06), (1.0, 0.06)], 0.1) == math.inf
-    assert composed_epsilon([(1.0, 1.0)], 0.1) == math.inf
-    assert composed_epsilon([(1.0, 0.0), (2.0, 0.0)], 0.0) == 3.0
+    assert composed([(1.0, 0.0), (math.inf, 0.0)], 0.1) == math.inf
+    assert composed([(1.0, 0.06), (1.0, 0.06)], 0.1) == math.inf
+    assert composed([(1.0, 1.0)], 0.1) == math.inf
+    assert composed([(1.0, 0.0), (2.0, 0.0)], 0.0) == 3.0
     for delta in (-0.1, 1.0, math.nan):
         with pytest.raises(ValueError, match="probability"):
-            composed_epsilon([(1.0, 0.0)], delta)
+            composed([(1.0, 0.0)], delta)
+
+
+def test_concentrated_losses_are_summed_and_converted() -> None:
+    rho = PrivacyLoss.concentrated(Fraction(1, 20))
+    assert composed_epsilon({rho: 4}, 1e-6) == pytest.approx((rho * 4).at(1e-6).size)
+    mixed = composed_epsilon({rho: 1, PrivacyLoss.of(1, 1e-7): 2}, 1e-6)
+    assert mixed == (rho + PrivacyLoss.of(2, 2e-7)).at(1e-6).size
+    assert composed_epsilon({rho: 1}, 0.0) == math.inf

@@ -284,7 +284,7 @@ def test_stage_2_works_on_shares_and_its_noise_covers_a_replacement(one_sided: b
         np.abs(buckets.measure(np.eye(16, dtype=np.int64)[i] - np.eye(16, dtype=np.int64)[j])).sum()
         for i, j in itertools.combinations(range(16), 2)
     ]
-    assert max(moves) == buckets.sensitivity
+    assert max(moves) == buckets.sensitivity.l1
     spread = buckets.estimate(buckets.measure(counts).astype(float), float(counts.sum()))
     assert spread[1] == spread[4] == pytest.approx(counts[1:5].mean())
     with pytest.raises(ValueError, match="shape"):
@@ -299,7 +299,7 @@ def test_stage_2_adds_the_noise_that_its_sensitivity_needs() -> None:
     source = randomness("stage 2")
     releases = [mechanism.release(counts, source) for _ in range(500)]
     assert {len(release.buckets.lengths) for release in releases} == {16}
-    assert releases[0].buckets.sensitivity == 2
+    assert releases[0].buckets.sensitivity.l1 == 2
     drawn = np.array([release.cells - counts for release in releases])
     variance = DiscreteLaplace.spending(Fraction(1, 2), 2).variance * 15 / 16  # they sum to n
     assert drawn.var() == pytest.approx(variance, rel=6 * math.sqrt(5 / drawn.size))
@@ -324,11 +324,11 @@ def mean_errors(counts: NDArray[np.int64], epsilon: Fraction, runs: int) -> dict
     for _ in range(runs):
         add("dawa", Dawa.spending(epsilon).release(counts, source).cells)
         exact = line.node_counts(np.cumsum(counts))
-        add("hb", line.cell_counts(nodes(exact, epsilon, line.sensitivity), n))
+        add("hb", line.cell_counts(nodes(exact, epsilon, line.sensitivity.l1), n))
         add("cells", nodes(counts, epsilon, 2))
         noisy = nodes(counts, epsilon / 4, 2).astype(np.int64)
         buckets = partition_of_noisy(noisy, float(8 / epsilon), epsilon * 3 / 4)
-        measured = nodes(buckets.measure(counts), epsilon * 3 / 4, max(1, buckets.sensitivity))
+        measured = nodes(buckets.measure(counts), epsilon * 3 / 4, max(1, buckets.sensitivity.l1))
         add("federated", buckets.estimate(measured, n))
     return {name: float(np.mean(values)) for name, values in errors.items()}
 

@@ -51,9 +51,9 @@ def test_a_replacement_moves_2h_and_measuring_is_the_membership(shape: tuple[int
         assert len(nodes) == grid.nodes
         assert (nodes.sum(axis=0) == grid.height).all()
         moves = np.abs(nodes[:, :, None] - nodes[:, None, :]).sum(axis=0)
-        assert moves.max(initial=0.0) <= grid.sensitivity == 2 * grid.height
+        assert moves.max(initial=0.0) <= grid.sensitivity.l1 == 2 * grid.height
         if grid.height:  # two corners share no block
-            assert moves[0, -1] == grid.sensitivity
+            assert moves[0, -1] == grid.sensitivity.l1
         counts = rng.integers(0, 9, shape)
         measured = grid.node_counts(counts)
         np.testing.assert_array_equal(measured, nodes @ counts.ravel())
@@ -96,7 +96,7 @@ def test_measured_variance_is_the_formulas() -> None:
     Bounds at 6 of them: a right program fails less than once in a million.
     """
     grid = GridHierarchy(12, 12, 4)
-    mechanism = DiscreteLaplace.spending(Fraction(1), grid.sensitivity)
+    mechanism = DiscreteLaplace.spending(Fraction(1), grid.sensitivity.l1)
     source = Randomness.from_seed(6, "noise")
     runs = 400
     noise = mechanism.draw(runs * grid.nodes, source).reshape(runs, grid.nodes)

@@ -41,7 +41,7 @@ def test_every_cell_is_in_one_node_a_level_so_a_replacement_moves_2h(cells: int)
         nodes = membership(hierarchy)
         assert (nodes.sum(axis=0) == h).all()
         moves = np.abs(nodes[:, :, None] - nodes[:, None, :]).sum(axis=0)
-        assert moves.max() == hierarchy.sensitivity == 2 * h
+        assert moves.max() == hierarchy.sensitivity.l1 == 2 * h
         assert hierarchy.scale(0.5) == 4 * h
 
 
@@ -135,7 +135,7 @@ def test_prefixes_gain_where_hb_is_made_for_ranges() -> None:
 
 def test_one_cell_needs_no_noise() -> None:
     hierarchy = Hierarchy(1, 2)
-    assert (hierarchy.height, hierarchy.nodes, hierarchy.sensitivity) == (0, 0, 0)
+    assert (hierarchy.height, hierarchy.nodes, hierarchy.sensitivity.l1) == (0, 0, 0)
     assert hierarchy.prefix_counts(np.empty(0), 3.0).tolist() == [3.0]
     assert hierarchy.mean_variance(1.0) == 0.0
 

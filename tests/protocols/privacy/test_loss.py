@@ -1,7 +1,9 @@
 """Losses: their algebra by properties, their conversions against exact laws and dp-accounting."""
 
+import json
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,8 +44,10 @@ def test_composition_is_commutative_and_associative(
 def test_measures_meet_in_rho(pure: PrivacyLoss, concentrated: PrivacyLoss) -> None:
     both = pure + concentrated
     assert pure.epsilon is not None
-    assert concentrated.rho is not None
-    assert both.rho == pure.epsilon**2 / 2 + concentrated.rho
+    if concentrated.rho is None:  # ρ = 0 is ε = 0
+        assert both.epsilon == pure.epsilon
+    else:
+        assert both.rho == pure.epsilon**2 / 2 + concentrated.rho
     assert both.delta == pure.delta + concentrated.delta
 
 
@@ -118,6 +122,15 @@ def test_rho_in_epsilon(rho: str, delta: float) -> None:
     assert epsilon >= theirs * (1 - 1e-3)
 
 
+def test_a_delta_below_all_doubles_is_one_still() -> None:
+    """What is left of a δ may be so small; ε grows as √ln(1/δ), and is no traceback."""
+    tiny, small = Fraction(1, 10**330), Fraction(1, 10**300)
+    found = [PrivacyLoss.concentrated(1).at(delta).epsilon for delta in (tiny, small)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert 1 < found[0] / found[1] < Fraction(11, 10)
+
+
 def test_delta_of_a_concentrated_loss_is_taken_off() -> None:
     loss = PrivacyLoss.concentrated(Fraction(1, 2), 1e-7)
     less = PrivacyLoss.concentrated(Fraction(1, 2)).at(as_written(1e-6) - as_written(1e-7))
@@ -151,6 +164,83 @@ def test_encoding() -> None:
     assert PrivacyLoss.of(Fraction(1, 3), 1e-6).encode() == {"epsilon": "1/3", "delta": 1e-6}
     assert PrivacyLoss.concentrated(Fraction(1, 3)).encode() == {"rho": "1/3", "delta": 0.0}
     assert UNBOUNDED.encode() == {"epsilon": "inf", "delta": 0.0}
+
+
+@given(losses)
+def test_a_loss_has_one_encoding(loss: PrivacyLoss) -> None:
+    assert PrivacyLoss.read(loss.text, loss.written_delta) == loss
+    fields: dict[str, Any] = {"other": 1, **loss.encode("later_")}
+    assert PrivacyLoss.decode(fields, "later_") == loss
+    assert fields == {"other": 1}
+    assert json.loads(json.dumps(loss.encode())) == loss.encode()
+
+
+def test_nothing_is_written_in_one_way() -> None:
+    assert PrivacyLoss.concentrated(0, 1e-6) == PrivacyLoss.of(0, 1e-6)
+    assert PrivacyLoss.concentrated(0).encode() == {"epsilon": "0", "delta": 0.0}
+    assert NO_LOSS.as_concentrated() == NO_LOSS
+
+
+@given(st.fractions(0, Fraction(9, 10), max_denominator=10**30))
+def test_a_delta_that_no_double_holds_is_written_larger(delta: Fraction) -> None:
+    written = as_written(PrivacyLoss(Fraction(1), delta).written_delta)
+    assert delta <= written <= delta * (1 + Fraction(1, 2**50))
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {},
+    {"epsilon": "1"},
+    {"delta": 0.0},
+    {"epsilon": "1", "rho": "1", "delta": 0.0},
+    {"epsilon": "inf", "rho": "1", "delta": 0.0},
+    {"epsilon": "rho 1", "delta": 0.0},
+    {"rho": "rho 1", "delta": 0.0},
+    {"rho": "inf", "delta": 0.0},
+    {"rho": "0", "delta": 0.0},
+    {"rho": "0", "delta": 1e-6},
+    *(
+        {measure: size, "delta": 0.0}
+        for measure in ("epsilon", "rho")
+        for size in (
+            *(
+                "-1",
+                "+1",
+                "-0",
+                "01",
+                "1.0",
+                "1e3",
+                "0.5",
+                "2/2",
+                "2/4",
+                "1/1",
+                "1/0",
+                "0/1",
+                "1/-2",
+            ),
+            *("nan", "-inf", "Infinity", "INF", "", " 1", "1 ", "1\n", "1_0", "٣", "½", "1/2/3"),
+            *("1/-2", "/2", "1/"),
+            *("1e9999999", "9" * 65, "1/" + "9" * 63, "9" * 10**6, None, 1, 1.0, True, ["1"]),
+        )
+    ),
+    *(
+        {"epsilon": "1", "delta": delta}
+        for delta in (0, 1, 1.0, -1e-9, -0.0, math.nan, math.inf, True, None, "0.0", [0.0])
+    ),
+]
+
+
+@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: f"{fields!r:.40}")
+def test_no_other_encoding_is_read(fields: dict[str, Any]) -> None:
+    with pytest.raises(LocalError):
+        PrivacyLoss.decode(dict(fields))
+
+
+def test_what_could_not_be_read_back_is_not_written() -> None:
+    for loss in (PrivacyLoss.of(Fraction(1, 10**61)), PrivacyLoss.concentrated(10**60 - 1)):
+        assert PrivacyLoss.decode(loss.encode()) == loss
+    for loss in (PrivacyLoss.of(Fraction(1, 10**62)), PrivacyLoss.concentrated(10**60)):
+        with pytest.raises(LocalError, match="too many digits"):
+            loss.encode()
 
 
 def test_what_is_no_loss() -> None:

@@ -12,7 +12,7 @@ from tallyroom.protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,
-    noise_variance,
+    noises_in,
 )
 
 epsilons = st.fractions(Fraction(1, 1000), 1000, max_denominator=10**12)
@@ -56,21 +56,16 @@ def test_half_of_the_parties_rounded_up_are_enough(parties: int, enough: int) ->
     assert enough_shares(parties) == enough
 
 
-def test_variances_of_placements() -> None:
-    mechanism = DiscreteLaplace(Fraction(2))
-    one = mechanism.variance
-    assert noise_variance(mechanism, Placement.CURATOR, 10, 3) == one
-    assert noise_variance(mechanism, Placement.EACH_SERVER, 10, 3) == 3 * one
-    assert noise_variance(mechanism, Placement.PARTIES, 10, 3) == 2 * one
-    assert noise_variance(mechanism, Placement.PARTIES, 5, 3) == pytest.approx(one * 5 / 3)
-    for servers, honest, times in ((3, 0, 3 / 2), (5, 0, 5 / 3), (5, 1, 5), (5, 2, 5 / 2)):
-        found = noise_variance(mechanism, Placement.SHARED, 10, servers, honest=honest)
-        assert found == pytest.approx(one * times)
+def test_how_many_noises_a_placement_makes() -> None:
+    assert noises_in(Placement.CURATOR, 10, 3) == 1
+    assert noises_in(Placement.EACH_SERVER, 10, 3) == 3
+    assert noises_in(Placement.PARTIES, 10, 3) == 2
+    assert noises_in(Placement.PARTIES, 5, 3) == Fraction(5, 3)
+    for servers, honest, times in ((3, 0, "3/2"), (5, 0, "5/3"), (5, 1, "5"), (5, 2, "5/2")):
+        assert noises_in(Placement.SHARED, 10, servers, honest=honest) == Fraction(times)
 
 
 def test_shares_of_noise_that_did_not_come_are_not_counted() -> None:
-    mechanism = DiscreteLaplace(Fraction(2))
-    one = mechanism.variance
-    assert noise_variance(mechanism, Placement.PARTIES, 10, 3, contributors=5) == one
-    assert noise_variance(mechanism, Placement.PARTIES, 10, 3, contributors=8) == one * 8 / 5
-    assert noise_variance(mechanism, Placement.EACH_SERVER, 10, 3, contributors=5) == 3 * one
+    assert noises_in(Placement.PARTIES, 10, 3, contributors=5) == 1
+    assert noises_in(Placement.PARTIES, 10, 3, contributors=8) == Fraction(8, 5)
+    assert noises_in(Placement.EACH_SERVER, 10, 3, contributors=5) == 3

@@ -33,7 +33,7 @@ def test_no_noise_costs_nothing_or_everything(loss: PrivacyLoss) -> None:
 def test_laplace_noise_goes_by_the_l1_norm() -> None:
     law = DiscreteLaplace.calibrated(PrivacyLoss.of(2), Sensitivity(6, 6))
     assert law == DiscreteLaplace(Fraction(3))
-    assert law.loss(Sensitivity.of_l1(6)) == PrivacyLoss.of(2)
+    assert law.loss(Sensitivity.of_number(6)) == PrivacyLoss.of(2)
 
 
 def test_laplace_noise_for_a_concentrated_loss_is_rounded_up() -> None:

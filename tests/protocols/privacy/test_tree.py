@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from tallyroom.protocols.privacy.curves import TreeMechanism
+from tallyroom.protocols.privacy.curves import TreeStrategy
 from tallyroom.protocols.privacy.tree import Tree, laplace_variance
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
@@ -71,7 +71,7 @@ def test_the_scale_covers_the_exact_sensitivity_and_half_of_it_would_not(points:
     exact = interval_sensitivity(points)
     assert exact <= Tree(points).scale(1.0) + 1e-9
     assert exact > Tree(points).scale(1.0) / 2 - 1e-9
-    assert exact <= TreeMechanism(points).sensitivity + 1e-9
+    assert exact <= TreeStrategy(points).sensitivity.l1 + 1e-9
 
 
 @pytest.mark.parametrize("points", [1, 2, 3, 4, 6, 8, 13, 16, 32, 64])
@@ -82,7 +82,7 @@ def test_running_sums_need_theorem_3s_scale_and_no_more(points: int) -> None:
     exact = max(least_shift(matrix, (steps >= t).astype(float)) for t in steps)
     for upper in (1.0, 3.0):
         statistic = RunningSum(lower=0.0, upper=upper, steps=points)
-        assert planned(statistic).plan.sensitivity == pytest.approx(
+        assert planned(statistic).plan.sensitivity.l1 == pytest.approx(
             exact * statistic.encoding.grid.steps
         )
 

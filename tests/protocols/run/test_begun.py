@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from tallyroom.protocols.run.begun import (
+from tallyroom.protocols.run.participant import (
     AHEAD_SECONDS,
     BEHIND_SECONDS,
     MOST_NAMES,
     BegunRuns,
     next_time,
 )
-from tallyroom.protocols.wire.numbers import last_number, milliseconds, number, time_of
+from tallyroom.protocols.wire.messages import last_number, milliseconds, number, time_of
 
 
 def run_of(value: int, digest: int = 0) -> bytes:

@@ -19,11 +19,19 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal, deal_by
-from tallyroom.protocols.run import in_parts
+from tallyroom.protocols.run import machines
 from tallyroom.protocols.run.machines import party_machine
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.machine import (
+    Continue,
+    Done,
+    Failed,
+    Machine,
+    Rejected,
+    Step,
+    proceed,
+)
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.simulation import Federation
 from tests.samples import a_message
@@ -70,7 +78,7 @@ def query_of(aggregator: str, holdings: Holdings) -> Query:
 def spoken(machine: Machine) -> list[Step]:
     steps = [machine.start()]
     while isinstance(steps[-1], Continue) and steps[-1].more:
-        steps.append(in_parts.proceed(machine))
+        steps.append(proceed(machine))
     return steps
 
 
@@ -96,7 +104,7 @@ def test_parts_say_what_the_whole_says(aggregator: str, monkeypatch: pytest.Monk
     randomness = Randomness.from_seed(1, "parties")
     whole = spoken(party_machine(query, holdings, randomness))
     assert len(whole) == 1
-    monkeypatch.setattr(in_parts, "PART_BYTES", 3000)
+    monkeypatch.setattr(machines, "PART_BYTES", 3000)
     parts = spoken(party_machine(query, holdings, randomness))
     assert len(parts) > 5
     assert all(isinstance(step, Continue) and step.more for step in parts[:-1])
@@ -108,7 +116,7 @@ def test_a_part_holds_about_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     """At most as many and one party's more, whatever each party holds."""
     holdings = holdings_of()
     query = query_of("fss?verified=no", holdings)
-    monkeypatch.setattr(in_parts, "PART_BYTES", 10_000)
+    monkeypatch.setattr(machines, "PART_BYTES", 10_000)
     for step in spoken(party_machine(query, holdings, Randomness.from_seed(1, "parties"))):
         assert isinstance(step, Continue | Done)
         size = sum(m.body.size for m in step.messages if m.receivers[0] == 0)
@@ -120,9 +128,9 @@ def test_parties_that_must_be_computed_together_are(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under shamir a server may be gone: the others must not wait for it between two parts."""
-    monkeypatch.setattr(in_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(machines, "PART_BYTES", 1)
     holdings = holdings_of(5)
-    (whole,) = in_parts.parts(aggregator_named(name), query_of(name, holdings), holdings)
+    (whole,) = machines.parts(aggregator_named(name), query_of(name, holdings), holdings)
     assert whole.ids.tolist() == holdings.ids.tolist()
 
 
@@ -137,13 +145,13 @@ def test_memory_is_that_of_a_part() -> None:
         parts = 1
         while isinstance(step, Continue):
             assert step.more
-            step = in_parts.proceed(machine)
+            step = proceed(machine)
             parts += 1
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert parts == 9
-    assert peak < 9 * in_parts.PART_BYTES
+    assert peak < 9 * machines.PART_BYTES
 
 
 class Fickle:
@@ -163,14 +171,14 @@ class Fickle:
 
 
 def test_a_machine_that_speaks_twice_is_not_cut_in_parts() -> None:
-    machine = in_parts.in_parts(iter([Fickle(Continue()), Fickle(Done())]))
+    machine = machines.in_parts(iter([Fickle(Continue()), Fickle(Done())]))
     (step,) = spoken(machine)
     assert isinstance(step, Failed)
     assert "more than once" in step.reason
 
 
 def test_a_block_takes_no_message_between_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_parts, "PART_BYTES", 3000)
+    monkeypatch.setattr(machines, "PART_BYTES", 3000)
     holdings = holdings_of()
     query = query_of("additive", holdings)
     block = PartyBlock(holdings, Randomness.from_seed(1, "parties"))
@@ -211,7 +219,7 @@ def test_a_server_that_is_gone_is_not_waited_for_at_every_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each wait may be as long as the question's deadline; the other server gets every part."""
-    monkeypatch.setattr(in_parts, "PART_BYTES", 3000)
+    monkeypatch.setattr(machines, "PART_BYTES", 3000)
     holdings = holdings_of()
     query = query_of("additive", holdings)
     asked = a_message(
@@ -224,7 +232,7 @@ def test_a_server_that_is_gone_is_not_waited_for_at_every_part(
         await Cut(PartyConfig(shown, "127.0.0.1:1", holdings, seed=1))._answer(asked)
 
     asyncio.run(answer())
-    parts = len(list(in_parts.parts(aggregator_named("additive"), query, holdings)))
+    parts = len(list(machines.parts(aggregator_named("additive"), query, holdings)))
     assert parts > PARTS_IN_FLIGHT + 1
     assert Cut.calls.count("server-0") == parts
     assert 1 <= Cut.calls.count("server-1") <= PARTS_IN_FLIGHT
@@ -239,5 +247,5 @@ def test_a_run_in_parts_has_the_same_answer_and_bill(monkeypatch: pytest.MonkeyP
         return result.as_json()["estimate"], result.communication
 
     whole = answer()
-    monkeypatch.setattr(in_parts, "PART_BYTES", 5000)
+    monkeypatch.setattr(machines, "PART_BYTES", 5000)
     assert answer() == whole

@@ -11,14 +11,14 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Memory
 from tallyroom.protocols.aggregation.rosters import Fault
 from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query, decode_query, run_name
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.begun import BegunRuns
-from tallyroom.protocols.run.participant import MOST_OVER, Participant, Reply
+from tallyroom.protocols.run.participant import MOST_OVER, BegunRuns, Participant
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Continue, Failed, Machine, Spend, Step
-from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role
+from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role, milliseconds, number
 from tallyroom.protocols.wire.meter import Direction
-from tallyroom.protocols.wire.numbers import milliseconds, number
 from tests import samples
 from tests.samples import a_query, bitmap
 
@@ -218,7 +218,7 @@ def test_the_spend_is_written_before_the_share_is_handed_out(station: Station) -
     station.handle(submit(0, 1, 2, 3))
     assert station.paid == []
     assert len(station.handle(release()).messages) == 1
-    assert [spend.epsilon for spend in station.paid] == [Fraction(1)]
+    assert [spend.loss for spend in station.paid] == [PrivacyLoss.of(1)]
 
 
 def test_a_deadline_of_a_run_that_is_over_does_nothing(station: Station) -> None:

@@ -13,20 +13,23 @@ from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run import policy as policy_module
 from tallyroom.protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests import samples
 from tests.every_statistic import EVERY, put, records
+from tests.registering import register_twofold
 
 CURVES = Roc(lower=0.0, upper=1.0, thresholds=4, labels="public")
 
@@ -128,6 +131,7 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "it takes 1 of 3 servers for honest, and shared noise needs 2",
         ),
         ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
+        ('noise_laws = ["laplace"]', {"law": "twofold"}, {}, "the noise law twofold"),
         (
             'statistics = ["ecdf"]',
             {},
@@ -152,6 +156,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {"statistic": RunningSum(lower=1.0, upper=2.0, steps=4)},
             "does not say that the column label is public",
         ),
+        (
+            "weighed_outputs = false",
+            {"statistic": Gini(lower=0.0, upper=1.0, outputs="weighed")},
+            {"statistic": Gini(lower=0.0, upper=1.0)},
+            "no part in pairs whose outputs are weighed",
+        ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
         ("epsilon_per_question = 0.5", {}, {"epsilon": Fraction(1, 2)}, "not 1"),
@@ -164,8 +174,13 @@ def test_no_delta_past_the_default_is_granted() -> None:
     ],
 )
 def test_each_rule_refuses_what_it_says_and_nothing_else(
-    text: str, refused: dict[str, Any], taken: dict[str, Any], words: str
+    text: str,
+    refused: dict[str, Any],
+    taken: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    register_twofold(monkeypatch)
     policy = parse_policy(text)
     assert words in str(policy.refusal(a_query(**refused)))
     assert policy.refusal(a_query(**taken)) is None
@@ -177,13 +192,24 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
+        'noise_laws = ["laplace"]\nweighed_outputs = true\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
-    assert len(whole.splitlines()) == len(dataclasses.fields(Policy))
-    assert policy.cap == Fraction(5, 2)
+    assert len(whole.splitlines()) == len(dataclasses.fields(Policy)) + 2  # ε and δ of two losses
+    assert policy.per_question == PrivacyLoss.of(1, 1e-7)
+    assert policy.in_all == PrivacyLoss.of(Fraction(5, 2), 1e-6)
+
+
+def test_pairs_are_weighed_only_where_the_party_says_so() -> None:
+    """Whoever asks chooses `--outputs`; that must not open another's record."""
+    asked = a_query(statistic=Gini(lower=0.0, upper=1.0, outputs="weighed"))
+    assert "weighed" in str(DEPLOYED.refusal(asked))
+    assert parse_policy("weighed_outputs = true").refusal(asked) is None
+    with pytest.raises(LocalError, match="weighed_outputs is true or false, not 'yes'"):
+        parse_policy("weighed_outputs = 'yes'")
 
 
 def test_a_listed_name_does_not_let_its_options_weaken_it(
@@ -244,10 +270,10 @@ def test_a_statistic_is_listed_as_users_ask_for_it_or_as_it_is_put(statistic: St
     others = {
         name
         for other in EVERY
-        for name in (other.name, other.asked_as)
-        if not {other.name, other.asked_as} & {statistic.name, statistic.asked_as}
+        for name in (other.name, asked_as(other))
+        if not {other.name, asked_as(other)} & {statistic.name, asked_as(statistic)}
     }
-    lists = [[statistic.name], [statistic.asked_as], [statistic.name, *others], sorted(others)]
+    lists = [[statistic.name], [asked_as(statistic)], [statistic.name, *others], sorted(others)]
     said = [
         parse_policy(
             f"minimum_servers = 1\naggregators = ['{query.aggregator}']\n"
@@ -277,7 +303,7 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
 
 def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
     free = parse_policy("epsilon_per_question = inf\nepsilon_in_all = inf")
-    assert free.cap is None
+    assert not free.in_all.bounded
     assert free.refusal(a_query(epsilon=None)) is None
     assert "without noise" in str(
         parse_policy("epsilon_per_question = 1e9\nepsilon_in_all = 1e9").refusal(

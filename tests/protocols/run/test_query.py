@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from tallyroom.protocols.aggregation.mechanism import AddedNoise
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
+from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
 from tallyroom.protocols.query import MAX_PARTIES, Query, run_name
 from tallyroom.protocols.query import decode_query as decode_named
 from tallyroom.protocols.run.machines import check
@@ -24,6 +26,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.statistics.planned import planned
+from tests.registering import register_twofold
 from tests.samples import NONCE, a_query, holdings_of
 
 
@@ -113,13 +116,16 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
 def test_what_follows_in_a_study_goes_over_the_wire(
     epsilon: Fraction, later: Fraction, delta: float
 ) -> None:
-    query = a_query(epsilon=epsilon, later_epsilon=later, later_delta=delta)
+    query = a_query(epsilon=epsilon, later=PrivacyLoss.of(later, delta))
     assert decode_query(query.encode()) == query
     alone = a_query(epsilon=epsilon)
     assert (query.encode() == alone.encode()) == (later == 0 and delta == 0)
     assert query.stream == alone.stream
-    question = Question(query.statistic, "additive", epsilon, query.noise, later_epsilon=later)
-    assert Question.decode(question.encode()) == question
+    concentrated = PrivacyLoss.concentrated(later, delta)
+    assert decode_query(a_query(epsilon=epsilon, later=concentrated).encode()).later == concentrated
+    for rest in (query.later, concentrated):
+        question = Question(query.statistic, "additive", epsilon, query.noise, later=rest)
+        assert Question.decode(question.encode()) == question
 
 
 @pytest.mark.parametrize(
@@ -141,10 +147,20 @@ def test_what_follows_in_a_study_goes_over_the_wire(
         {"later_epsilon": "1", "later_delta": True},
         {"later_epsilon": "1", "later_delta": "0"},
         {"later_epsilon": "1", "later_delta": 0.0, "epsilon": "inf"},
+        {"later_rho": "1"},
+        {"later_rho": "0", "later_delta": 0.0},
+        {"later_rho": "inf", "later_delta": 0.0},
+        {"later_rho": "2/4", "later_delta": 0.0},
+        {"later_rho": "1", "later_epsilon": "1", "later_delta": 0.0},
+        {"later_rho": "1", "later_epsilon": "0", "later_delta": 0.0},
+        {"later_epsilon": "rho 1", "later_delta": 0.0},
+        {"later_epsilon": "1", "later_delta": 0.0, "later": "1"},
+        {"later": {"epsilon": "1", "delta": 0.0}},
     ],
 )
 def test_what_cannot_follow_in_a_study_is_refused(later: dict[str, Any]) -> None:
     decode_query(wire(later_epsilon="1/3", later_delta=0.0))
+    decode_query(wire(later_rho="1/3", later_delta=0.0))
     with pytest.raises(PeerError, match="malformed query"):
         decode_query(wire(**later))
 
@@ -319,7 +335,7 @@ def test_pairs_that_no_message_could_account_for_are_refused() -> None:
     """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
     pairs = Gini(lower=0.0, upper=1.0, pairs_per_party=str(1 << 15))
     few = a_query(statistic=pairs, parties=1000, records=1 << 16, noise=Placement.TOTAL)
-    assert few.plan.length == 1 << 15
+    assert pairs_of(few).slots == 1 << 15
     with pytest.raises(LocalError, match="too many to account for"):
         a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
 
@@ -345,11 +361,15 @@ def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
         {"records": 5, "max_records_per_party": 2},
         {"records": 5, "records_per_unit": 2},
         {"delta": 1e-6},
+        {"law": "twofold"},
     ],
     ids=str,
 )
-def test_no_two_questions_draw_from_one_stream(change: dict[str, Any]) -> None:
+def test_no_two_questions_draw_from_one_stream(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Masks or noise of one would be taken off by those of the other."""
+    register_twofold(monkeypatch)
     assert a_query(**change).stream != a_query().stream
     assert a_query(deadline=1.0).stream == a_query().stream  # which changes nothing that is sent
 
@@ -359,7 +379,7 @@ def test_no_two_questions_draw_from_one_stream(change: dict[str, Any]) -> None:
     [
         Sum(lower=0.0, upper=1.0),
         Histogram(lower=0.0, upper=1.0, bins=4),
-        Ecdf(lower=0.0, upper=1.0, thresholds=16, mechanism="hierarchy"),
+        Ecdf(lower=0.0, upper=1.0, thresholds=16, strategy="hierarchy"),
     ],
     ids=lambda each: each.name,
 )
@@ -380,7 +400,7 @@ def test_noise_covers_all_records_of_a_unit(statistic: Statistic, unit: int) -> 
         max_records_per_party=5,
     )
     assert query.mechanism is not None
-    assert query.mechanism.privacy_map(moved) == query.epsilon
+    assert moved / laplace_scale(query.mechanism) == query.epsilon
 
 
 @pytest.mark.parametrize(

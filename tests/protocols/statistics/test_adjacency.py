@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.plans.contract import NoisySum, Points
+from tallyroom.protocols.privacy.mechanisms import laplace_scale
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.statistics import Statistic, statistic_names
@@ -37,10 +38,10 @@ MORE: tuple[Statistic, ...] = (
     RunningSum(lower=0.0, upper=1.0, steps=8),
     RunningSum(lower=-1.0, upper=1.0, steps=4),
     Roc(lower=0.0, upper=1.0, thresholds=4, labels="public"),
-    PrCurve(lower=0.0, upper=1.0, thresholds=4, labels="public", mechanism="tree"),
-    AveragePrecision(lower=0.0, upper=1.0, thresholds=4, mechanism="hb"),
-    Ecdf(lower=0.0, upper=1.0, thresholds=4, mechanism="tree"),
-    Ecdf(lower=0.0, upper=1.0, thresholds=4, mechanism="hb"),
+    PrCurve(lower=0.0, upper=1.0, thresholds=4, labels="public", strategy="tree"),
+    AveragePrecision(lower=0.0, upper=1.0, thresholds=4, strategy="hb"),
+    Ecdf(lower=0.0, upper=1.0, thresholds=4, strategy="tree"),
+    Ecdf(lower=0.0, upper=1.0, thresholds=4, strategy="hb"),
 )
 CELLS = encode_cells(["0", "1", "0.3", "0.7", "2", "3", "5", "-9", "inf", "", "a word"])
 MOST_FREE = 3
@@ -113,7 +114,7 @@ def test_what_is_promised_is_what_noise_is_for(statistic: Statistic) -> None:
     told, records = told_of(statistic), Records(statistic)
     assert set(told.protected) | set(told.public) == set(statistic.columns)
     assert not set(told.protected) & set(told.public)
-    most = planned(statistic).plan.sensitivity * (1 + 1e-6)
+    most = planned(statistic).plan.sensitivity.l1 * (1 + 1e-6)
     assert 0 < records.farthest(told.public) <= most
     public_alone = records.farthest(told.protected)
     assert bool(told.exactly) == (public_alone == np.inf)
@@ -145,7 +146,7 @@ def test_a_whole_party_is_no_more_than_its_records_protected_columns(statistic: 
     pairs = list(records.pairs(told.public))[::37]
     for one, two in zip(pairs, reversed(pairs), strict=True):
         moved = records.apart(*one) + records.apart(*two)
-        assert moved <= 2 * planned(statistic).plan.sensitivity * (1 + 1e-6)
+        assert moved <= 2 * planned(statistic).plan.sensitivity.l1 * (1 + 1e-6)
     query = a_query(
         statistic=statistic,
         epsilon=Fraction(1),
@@ -160,7 +161,7 @@ def test_a_whole_party_is_no_more_than_its_records_protected_columns(statistic: 
         assert f"{told.public[0]} is taken as public" in said
         assert not said.startswith("all records of one party, replaced")
     assert query.mechanism is not None
-    assert query.mechanism.scale == 2 * query.plan.sensitivity
+    assert laplace_scale(query.mechanism) == 2 * query.plan.sensitivity.l1
 
 
 def test_the_sentences() -> None:

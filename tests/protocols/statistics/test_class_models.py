@@ -17,9 +17,8 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import statistic_named
 from tallyroom.protocols.statistics.by_objective import ObjectiveFit
-from tallyroom.protocols.statistics.class_model import ClassModel
+from tallyroom.protocols.statistics.class_model import ClassModel, area, hand_till
 from tallyroom.protocols.statistics.class_objective import ClassObjective
-from tallyroom.protocols.statistics.hand_till import area, hand_till
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.softmax import fit_softmax, softmax
@@ -153,7 +152,7 @@ def test_no_synthetic_row_at_tiny_epsilon_is_said_and_no_crash() -> None:
     rows = planned(cells.statistic).noiseless(held)
     assert isinstance(rows, SyntheticRows)
     other = replace(rows, codes=np.tile(np.array([0, 3]), (len(rows.codes), 1)))
-    with pytest.raises(RunFailed, match="no synthetic row is of a class"):
+    with pytest.raises(RunFailed, match="no synthetic row has a listed class"):
         steps.send(Answer.told(other, np.zeros(1), 150))
 
 
@@ -204,8 +203,8 @@ def test_names_are_entries_of_their_own_and_hostile_words_are_none() -> None:
 def test_bad_input_is_one_clear_line() -> None:
     for changes, words in (
         ({"method": "none"}, "method"),
-        ({"penalty": 1.0}, "is of --method objective"),
-        ({"method": "objective", "k": 2}, "of --method histogram"),
+        ({"penalty": 1.0}, "applies only to --method objective"),
+        ({"method": "objective", "k": 2}, "apply only to --method histogram"),
         ({"attributes": ("class=0", "a=0:1")}, "two classes or more"),
         ({"target": "z"}, "the target needs its values"),
         ({"k": 9}, "4 attributes besides"),
@@ -248,3 +247,9 @@ def test_a_curator_spends_epsilon_and_no_more_on_the_longest_record(
         words[0, 2] = 1  # a name that is there
     longest, _ = fit.record.records_of(fit.rows.rows_of(words.ravel()))
     assert ((longest / STEPS) ** 2).sum() == mechanism.square
+
+
+def test_the_grid_of_coefficients_is_told() -> None:
+    plan = planned(ClassObjective(SCHEMA, "class")).plan
+    assert plan.grid_step == 1 / GRID
+    assert plan.grid_words == "values are rounded to multiples of 9.54e-07"

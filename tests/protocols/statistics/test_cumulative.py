@@ -1,4 +1,4 @@
-"""Counts at thresholds: the grid is exact, the noise is placed as the mechanisms say."""
+"""Counts at thresholds: the grid is exact, the noise is placed as the strategies say."""
 
 import dataclasses
 from itertools import product
@@ -84,12 +84,12 @@ def test_no_replacement_moves_a_hierarchy_by_more_than_its_sensitivity(threshold
     plan, middles = planned(statistic).plan, statistic.x - 0.5 / thresholds
     measured = [plan.measure(plan.encode(deal({"value": np.array([x])}, 1))[0]) for x in middles]
     moves = [int(np.abs((a - b).view(np.int64)).sum()) for a, b in product(measured, repeat=2)]
-    assert max(moves) == plan.sensitivity
+    assert max(moves) == plan.sensitivity.l1
 
 
 def test_unmeasured_and_measured_shapes() -> None:
-    for mechanism, thresholds in product(("tree", "hierarchy"), (1, 2, 3, 64, 100)):
-        statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism)
+    for strategy, thresholds in product(("tree", "hierarchy"), (1, 2, 3, 64, 100)):
+        statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, strategy=strategy)
         plan, total = planned(statistic).plan, np.arange(thresholds, dtype=np.uint64)
         assert len(plan.measure(total)) == plan.released
         noise = np.ones(plan.noises, dtype=np.uint64)
@@ -101,13 +101,11 @@ def curve_of(statistic: Ecdf, noisy: Vector) -> Column:
     return shape_of(planned(statistic).decode(noisy, 100)).values()
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "smooth"), [("tree", "1"), ("tree", "2"), ("hierarchy", "2")]
-)
-def test_smoothed_curves_do_not_decrease(mechanism: str, smooth: str) -> None:
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=50, mechanism=mechanism, smooth=smooth)
+@pytest.mark.parametrize(("strategy", "smooth"), [("tree", "1"), ("tree", "2"), ("hierarchy", "2")])
+def test_smoothed_curves_do_not_decrease(strategy: str, smooth: str) -> None:
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=50, strategy=strategy, smooth=smooth)
     generator = np.random.default_rng(5)
-    noisy = generator.integers(-40, 140, statistic.strategy.released).view(np.uint64)
+    noisy = generator.integers(-40, 140, statistic.curve_strategy.released).view(np.uint64)
     curve = curve_of(statistic, noisy)
     assert (np.diff(curve) >= 0).all()
     assert curve[0] >= 0
@@ -118,7 +116,7 @@ def test_smoothed_curves_do_not_decrease(mechanism: str, smooth: str) -> None:
 
 def test_the_reference_solver_gives_the_same_curve() -> None:
     pytest.importorskip("cvxopt")
-    own = Ecdf(lower=0.0, upper=1.0, thresholds=64, mechanism="tree", smooth="2")
+    own = Ecdf(lower=0.0, upper=1.0, thresholds=64, strategy="tree", smooth="2")
     noisy = np.random.default_rng(6).integers(-10, 110, 64).view(np.uint64)
     theirs = dataclasses.replace(own, solver="cvxopt")
     assert np.allclose(curve_of(own, noisy), curve_of(theirs, noisy), atol=1e-5)
@@ -157,7 +155,7 @@ def test_a_cumulative_histogram_counts_as_numpy_does() -> None:
     [
         ({"thresholds": 0}, "thresholds"),
         ({"spacing": "cubic"}, "spacing"),
-        ({"mechanism": "tre"}, "did you mean tree"),
+        ({"strategy": "tre"}, "did you mean tree"),
         ({"smooth": "3"}, "smooth"),
         ({"smooth": "1"}, "2-norm"),
         ({"spacing": "log", "lower": 0.0, "upper": 1.0}, "above 0"),

@@ -128,7 +128,7 @@ def test_without_a_curator_it_is_refused_before_anything_is_sent() -> None:
         pytest.raises(LocalError, match="--aggregator curator"),
     ):
         federation.run(STUDY)
-    with pytest.raises(LocalError, match="is of --method objective"):
+    with pytest.raises(LocalError, match="applies only to --method objective"):
         LogisticRegression(("a",), "label", penalty=1.0)
     with pytest.raises(LocalError, match="method"):
         LogisticRegression(("a",), "label", method="exact")

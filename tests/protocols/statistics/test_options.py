@@ -1,14 +1,19 @@
 """What a user may set of a statistic, told by the statistic."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini, Pairwise
-from tallyroom.protocols.statistics.option import Option, option, options_of, role
+from tallyroom.protocols.statistics.option import Option, option, options_of, role, wire_name
+from tallyroom.protocols.studies import studies
+
+ALL: tuple[Any, ...] = (*statistics().values(), *studies().values())
 
 
 def flags(kind: type) -> list[str]:
@@ -37,7 +42,7 @@ def test_what_the_coordinator_fills_in_is_no_option() -> None:
     bounds = ["--value", "--lower", "--upper"]
     assert flags(Histogram) == [*bounds, "--bins", "--nonnegative", "--categories", "--randomizer"]
     local = ["--bins", "--rounding", "--randomizer"]
-    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", *local]
+    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", "--outputs", *local]
     assert "--kernel" in flags(Pairwise)
     assert "--value" not in flags(Auc)
     assert {"--score", "--label"} <= set(flags(Auc))
@@ -59,3 +64,36 @@ def test_every_option_is_told_and_can_be_set(kind: type) -> None:
         assert each.flag.startswith("--")
         if each.choices:
             assert each.default in each.choices
+
+
+RENAMED = [
+    kind
+    for kind in ALL
+    for each in dataclasses.fields(kind)
+    if (wire_name(each), each.name) == ("mechanism", "strategy")
+]
+
+
+def test_the_strategy_of_a_curve_was_called_mechanism() -> None:
+    assert {kind.name for kind in RENAMED} == {
+        *("auc", "average-precision", "cumulative-histogram", "ecdf", "ecdf-points"),
+        *("hosmer-lemeshow", "pr-curve", "quantile", "quantile-search", "roc", "roc-medians"),
+    }
+
+
+@pytest.mark.parametrize("kind", RENAMED, ids=[kind.name for kind in RENAMED])
+def test_former_names_are_taken_and_kept_on_the_wire(kind: Any) -> None:
+    """So results and receipts from before are verified as they stand."""
+    needed = {"ecdf-points": {"at": (0.5,)}}.get(kind.name, {})
+    value = "hb" if kind.name not in ("ecdf-points", "quantile-search") else "tree"
+    old, new = kind(mechanism=value, **needed), kind(strategy=value, **needed)
+    assert old == new
+    assert old.strategy == value
+    assert "strategy" not in new.parameters()
+    assert new.parameters()["mechanism"] == value
+    assert kind.from_parameters(new.parameters()) == new
+    assert kind.from_parameters({"strategy": value, **needed}) == new
+    with pytest.raises(LocalError, match="mechanism is the former name of strategy"):
+        kind(mechanism=value, strategy=value, **needed)
+    with pytest.raises(LocalError, match="former name"):
+        kind.from_parameters({"mechanism": value, "strategy": value, **needed})

@@ -33,8 +33,7 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.pairwise import MOST_AUTOMATIC, Pairs
-from tallyroom.protocols.statistics.planned import AskedOf, planned
-from tallyroom.protocols.statistics.release import Noise
+from tallyroom.protocols.statistics.planned import AskedOf, laplace_noise, planned
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
@@ -98,8 +97,10 @@ def test_there_is_a_slot_for_every_pair_of_a_party_and_noise_for_every_pair_of_a
 ) -> None:
     plan = plan_of(statistic)
     assert plan.slots == 3 * plan.sample.matchings
-    assert plan.length == plan.slots * len(plan.kernel.outputs)
-    assert plan.sensitivity == plan.sample.matchings * plan.kernel.sensitivity
+    assert plan.length == len(plan.kernel.outputs)  # what servers make of parties' bits
+    weighed = plan_of(replace(statistic, outputs="weighed"))
+    assert weighed.length == plan.slots * len(plan.kernel.outputs)
+    assert plan.sensitivity.l1 == plan.sample.matchings * plan.kernel.sensitivity
 
 
 @pytest.mark.parametrize("records", [0, 1])
@@ -225,10 +226,12 @@ def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
 
 
 def test_deviations_are_those_of_the_estimate() -> None:
-    """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
-    every pair. Elsewhere nothing is claimed beforehand."""
+    """Where it is a multiple of a mean over all pairs: in units of the estimate, of noise on the
+    total or on every pair. Elsewhere nothing is claimed beforehand, nor where pairs are drawn."""
     means: list[Pairs] = [Gini(**UNIT), Variance(**UNIT), KendallTau()]
-    for statistic in means:
+    for drawn in means:
+        assert not ready(drawn).read(totals_as([1]), 400, laplace_noise(1000.0)).foretold
+        statistic = replace(drawn, pairs_per_party="all")
         for inside in (False, True):
             prepared = ready(statistic, inside=inside)
             pairs, noise = 400, 1000.0
@@ -237,11 +240,11 @@ def test_deviations_are_those_of_the_estimate() -> None:
             of_mean = noise / pairs if inside else noise / pairs**2
             (found,) = prepared.deviations(totals_as([1]), noise, pairs)
             assert found == pytest.approx(abs(unit) * math.sqrt(of_mean))
-            assert prepared.read(totals_as([1]), pairs, Noise(noise)).foretold
+            assert prepared.read(totals_as([1]), pairs, laplace_noise(noise)).foretold
     for statistic in (CollisionEntropy(), KendallTau(tau="b"), Auc(), KINDS[-1]):
         prepared = ready(statistic)
         totals = totals_as([5] * prepared.plan.released)
-        assert not prepared.read(totals, 10, Noise(1.0)).foretold
+        assert not prepared.read(totals, 10, laplace_noise(1.0)).foretold
 
 
 def test_no_party_has_a_vector_of_its_own() -> None:

@@ -13,6 +13,7 @@ from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau, Pairwise
@@ -20,6 +21,7 @@ from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 from tests.every_statistic import EVERY, records
 from tests.protocols.statistics.local_form_samples import labelled, locally, quantized
 
@@ -42,6 +44,8 @@ def one_record(value: float) -> Holdings:
         Auc(lower=0.0, upper=1.0, method="curve"),
         Auc(lower=0.0, upper=1.0, method="smooth"),
         LogisticStep(("x=0:1",)),
+        LogisticMoments(("x=0:1",)),
+        WhitenedStep(("x=0:1",), whitening=(1e6,), at=(1e6, -1e6)),
         LogisticObjective(ranges=("x=0:1",)),
     ],
     ids=lambda statistic: statistic.name,

@@ -270,7 +270,7 @@ def test_k_and_gamma_follow_from_public_numbers() -> None:
     assert 0 < study.chosen_gamma < 1
     assert sum(study.shares()) == 1
     assert study.shares() == ProjectedHistogram(SCHEMA, "pay").of_records(1500).shares()
-    with pytest.raises(LocalError, match="how many records"):
+    with pytest.raises(LocalError, match="the number of records is not known"):
         ProjectedHistogram(SCHEMA, "pay").shares()
 
 

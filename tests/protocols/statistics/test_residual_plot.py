@@ -207,7 +207,7 @@ def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
     known = Facts.of_one_server(1000, 1, Fraction(1), False, b"")
     kinds = (CuratedReach, JointReach, ResidualReach)
     bars = [bar(kind(("x",), "y", (0.0, 1.0)), known) for kind in kinds]
-    units = planned(JointReach(), known).plan.sensitivity
+    units = planned(JointReach(), known).plan.sensitivity.l1
     assert units == 3 + 2  # ε·s of a search that is not monotone, and of one
     assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
     twice = dataclasses.replace(known, servers=2)
@@ -298,3 +298,13 @@ def test_bad_input_is_one_clear_line() -> None:
             federation.run(ResidualPlot(coefficients=(0.0, 1.0)), epsilon=1e-6)
     with pytest.raises(LocalError, match="one value only"):
         ResidualPlot().reference(deal({"x": np.ones(9), "y": np.arange(9.0)}, 1))
+
+
+def test_a_plot_without_points_leaves_errors_unknown() -> None:
+    """The ε of the plot is spent by then: an error that cannot be told is no reason to fail."""
+    grid = PlotGrid((0.0, 1.0), 1.0, 2)
+    full = ResidualCounts.of(grid, np.full(5, 4.0), 20)
+    empty = dataclasses.replace(full, counts=np.zeros_like(full.counts), outside=20)
+    assert not len(empty.points[0])
+    assert np.isnan(list(full.error(empty).values())).all()
+    assert full.error(full)["rmse"] == 0

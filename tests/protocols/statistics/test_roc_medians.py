@@ -61,7 +61,7 @@ def test_equal_scores_leave_one_threshold() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"bins": 1}, {"bins": 1 << 11}, {"share": 1.0}, {"mechanism": "tree"}, {"upper": 0.0}],
+    [{"bins": 1}, {"bins": 1 << 11}, {"share": 1.0}, {"strategy": "tree"}, {"upper": 0.0}],
 )
 def test_what_it_refuses(wrong: dict[str, float | str]) -> None:
     with pytest.raises(LocalError):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
+from sklearn import metrics
 from sklearn.metrics import roc_curve
 
 from tallyroom.parties.dataset import Dataset
@@ -19,13 +20,16 @@ from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.areas import Area, AucOfCounts, AveragePrecision
-from tallyroom.protocols.statistics.class_counts import ClassCounts
+from tallyroom.protocols.statistics.class_counts import ClassCounts, shares_of
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
-from tallyroom.protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
+from tallyroom.protocols.statistics.classifier_estimates import (
+    Judgement,
+    PrecisionRecallEstimate,
+    RocEstimate,
+)
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.of_pairs import Auc
-from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.release import Noise
+from tallyroom.protocols.statistics.planned import laplace_noise, planned
 from tallyroom.protocols.statistics.score_thresholds import (
     by_rank,
     every,
@@ -133,7 +137,7 @@ def test_a_pilot_follows_the_scores_of_all_columns() -> None:
     ("asked", "scores", "words"),
     [
         (Roc(lower=0.0, upper=1.0, at=(0.5,)), [0.1, 0.2], "leave --at out"),
-        (Roc(lower=0.0, upper=1.0, mechanism="tree"), [0.1, 0.2], "evenly spaced"),
+        (Roc(lower=0.0, upper=1.0, strategy="tree"), [0.1, 0.2], "evenly spaced"),
         (Roc(lower=0.0, upper=1.0), [1.0, 1.0], "all at one end"),
         (Roc(lower=0.0, upper=1.0), [0.1, math.nan], "not finite"),
         (Roc(), [0.1, 0.2], "needs public bounds"),
@@ -158,7 +162,7 @@ def test_thresholds_that_are_none(at: tuple[float, ...], field: str) -> None:
 
 
 def test_as_many_thresholds_as_are_given() -> None:
-    with pytest.raises(LocalError, match="with 1 given by --at"):
+    with pytest.raises(LocalError, match="does not match 1 of --at"):
         Roc(lower=0.0, upper=1.0, thresholds=3, at=(0.4,))
     with pytest.raises(LocalError, match="too many"):
         Roc(lower=0.0, upper=1.0, at=tuple(np.linspace(0.0, 0.9, 1 << 16).tolist()))
@@ -284,14 +288,34 @@ def test_the_grid_is_as_wide_as_the_widest_gap() -> None:
 
 
 @pytest.mark.parametrize("kind", [AucOfCounts, AveragePrecision])
-def test_the_interval_of_an_area_does_not_cover_ties_and_says_so(kind: type[Area]) -> None:
-    """Four thresholds and hardly any noise: the interval is of the noise, far from the truth."""
-    asked = planned(kind(lower=0.0, upper=1.0, thresholds=4))
+@pytest.mark.parametrize("thresholds", [1, 4, 16])
+def test_the_interval_of_an_area_covers_the_order_between_thresholds(
+    kind: type[Area], thresholds: int
+) -> None:
+    """Few thresholds, hardly any noise, and nearly all scores below the first: what is off is the
+    order of the scores between thresholds. The interval of the noise alone misses the truth."""
+    asked = planned(kind(lower=0.0, upper=1.0, thresholds=thresholds))
     generator = np.random.default_rng(3)
     scores = generator.beta(1, 30, 2000)
     held = deal({"score": scores, "label": (generator.random(2000) < scores).astype(np.float64)}, 1)
     released = asked.plan.measure(asked.total(held))
-    found = asked.interval(released, 2000, Noise(1.0))
+    answer = asked.read(released, 2000, laplace_noise(0.01))
     truth = shape_of(asked.statistic.reference(held)).values()
-    assert (found.high < truth).all()
-    assert "ties, which the interval does not cover" in asked.plan.grid_words
+    assert answer.interval is not None
+    assert (answer.interval.low <= truth).all()
+    assert (truth <= answer.interval.high).all()
+    estimate = shape_of(answer.estimate).values()
+    assert (estimate + 3 * answer.interval.errors < truth).all()
+    assert "the interval covers an order" in asked.plan.grid_words
+
+
+def test_areas_in_perfect_order_are_scikit_learns() -> None:
+    """Of scores that are moved up by their label, where that leaves their cell as it was."""
+    generator = np.random.default_rng(8)
+    cells, positive = generator.integers(0, 6, 3000), generator.random(3000) < 0.3
+    x = np.arange(6.0)
+    found = Judgement.of(shares_of(cells.astype(float), positive, x), x, "youden")
+    parted = cells + 0.5 * positive
+    assert found.perfect_auc == pytest.approx(metrics.roc_auc_score(positive, parted))
+    expected = metrics.average_precision_score(positive, parted + generator.random(3000) / 4)
+    assert found.perfect_average_precision == pytest.approx(expected, abs=1e-3)

@@ -17,7 +17,9 @@ from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Curve, Estimate, Statistic, statistics
 from tallyroom.protocols.statistics.bounded import Bounded, clipped_records
@@ -27,7 +29,6 @@ from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.whole_run import whole_run
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.simulation import Federation
 from tests.samples import holdings_of
@@ -62,7 +63,7 @@ def test_some_replacement_attains_the_sensitivity_and_none_exceeds_it(statistic:
         distance(statistic, [before, 0.5], [after, 0.5])
         for before, after in product(points, points)
     ]
-    assert max(moves) == planned(statistic).plan.sensitivity
+    assert max(moves) == planned(statistic).plan.sensitivity.l1
 
 
 @given(bounds, st.integers(2, 50), st.floats(-2e6, 2e6), st.floats(-2e6, 2e6), st.integers(0, 2))
@@ -76,7 +77,7 @@ def test_replacing_a_record_moves_the_sum_by_at_most_the_sensitivity(
         Histogram(lower=lower, upper=upper, bins=bins),
     ][which]
     others = [lower, upper, (lower + upper) / 2]
-    sensitivity = planned(statistic).plan.sensitivity
+    sensitivity = planned(statistic).plan.sensitivity.l1
     assert distance(statistic, [*others, before], [*others, after]) <= sensitivity
     assert distance(statistic, [lower], [upper]) == sensitivity
 
@@ -213,21 +214,33 @@ def test_an_integer_no_double_holds_is_no_bound(bound: int) -> None:
         Sum.from_parameters({"lower": bound})
 
 
+def without_messages(query: Query, aggregator: OneRound, holdings: Holdings) -> Estimate:
+    """The exact answer: parties encode and shard, servers merge, the coordinator unshards."""
+    plan, servers = query.plan, range(query.servers)
+    submitted = aggregator.shard(
+        holdings.ids, plan.encode(holdings), len(servers), Randomness.from_seed(1, "all")
+    )
+    shares = [aggregator.merge(submitted[server], plan.length, server) for server in servers]
+    total = aggregator.unshard(shares)
+    released = aggregator.mechanism(query).release(total, holdings.rows, len(holdings.ids))
+    return query.statistic.read(released).estimate
+
+
 @pytest.mark.parametrize(
     ("aggregator", "servers"), [(Curator(), 1), (Additive(), 2), (Additive(), 3)]
 )
 @pytest.mark.parametrize("statistic", STATED[:3], ids=repr)
-def test_the_straight_line_run_is_the_federations(
+def test_a_federation_gives_what_a_straight_line_does(
     statistic: Bounded, aggregator: OneRound, servers: int
 ) -> None:
-    """The newcomer's first file and the machines give one answer, and it is the plain library's
-    of values within the bounds."""
+    """Messages change nothing of what sharding and merging give, and it is the plain library's
+    answer of values within the bounds."""
     values = np.clip(np.random.default_rng(8).uniform(-2, 4, 17), *statistic.bounds)
     holdings = holdings_of(values, 5)
     noise = Placement.CURATOR if servers == 1 else Placement.EACH_SERVER
     question = Question(statistic, aggregator.name, None, noise)
     query = question.query(bytes(NONCE_BYTES), 5, servers, 17, 4)
-    told = whole_run(query, aggregator, holdings, Randomness.from_seed(1, "all"))
+    told = without_messages(query, aggregator, holdings)
     with Federation(
         parties=5,
         servers=servers,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss, as_written
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.studies.budget import MAX_QUESTIONS, Budget
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
@@ -50,15 +50,32 @@ def test_all_questions_together_cost_the_whole_and_never_more(
     parts: list[int], epsilon: Fraction, delta: float
 ) -> None:
     shares = tuple(Fraction(part, sum(parts)) for part in parts)
-    budget = Budget(Declared(shares), epsilon, delta)
+    budget = Budget(Declared(shares), PrivacyLoss.of(epsilon, delta))
     grants = [budget.grant(ask(share)) for share in shares]
-    spent = [grant.epsilon or Fraction(0) for grant in grants]
+    spent = [grant.loss.epsilon or Fraction(0) for grant in grants]
     assert sum(spent) == epsilon
-    assert sum(as_written(grant.delta) for grant in grants) <= as_written(delta)
+    assert sum(grant.loss.delta for grant in grants) <= as_written(delta)
     for index, grant in enumerate(grants):
-        assert grant.later_epsilon == sum(spent[index + 1 :])
-        assert as_written(grant.delta) + as_written(grant.later_delta) <= as_written(delta)
-    assert grants[-1].later_delta == 0
+        assert grant.later.epsilon == sum(spent[index + 1 :])
+        assert grant.loss.delta + grant.later.delta <= as_written(delta)
+    assert grants[-1].later == NO_LOSS
+
+
+@given(weights, st.fractions("1/100", 10), st.floats(0, 1e-3))
+def test_a_concentrated_loss_is_divided_alike(
+    parts: list[int], rho: Fraction, delta: float
+) -> None:
+    shares = tuple(Fraction(part, sum(parts)) for part in parts)
+    whole = PrivacyLoss.concentrated(rho, delta)
+    budget = Budget(Declared(shares), whole)
+    grants = [budget.grant(ask(share)) for share in shares]
+    together = sum((grant.loss for grant in grants), NO_LOSS)
+    assert together.rho == rho
+    assert together <= whole
+    for index, grant in enumerate(grants):
+        rest = sum((each.loss for each in grants[index + 1 :]), NO_LOSS)
+        assert (grant.later.rho, grant.later.epsilon) == (rest.rho, rest.epsilon)
+        assert grant.loss + grant.later <= whole
 
 
 def test_a_study_that_asks_for_more_than_it_declared_gets_no_grant() -> None:
@@ -68,7 +85,7 @@ def test_a_study_that_asks_for_more_than_it_declared_gets_no_grant() -> None:
         ((half,), [Fraction(51, 100)]),  # a larger share
         ((half, half), [Fraction(3, 4), half]),  # too much by and by
     ):
-        budget = Budget(Declared(declared), Fraction(1), 0.0)
+        budget = Budget(Declared(declared), PrivacyLoss.of(Fraction(1)))
         *fine, last = asked
         for share in fine:
             budget.grant(ask(share))
@@ -90,7 +107,7 @@ def test_a_study_is_held_to_what_it_lists() -> None:
     fifth, half = Fraction(1, 5), Fraction(1, 2)
     listed = (Ask(MEAN, fifth), Ask(MEAN, half), Ask(SUM, half, "additive"))
     for share in (fifth, Fraction(1, 3), half):
-        Budget(Listed((half, half), listed), Fraction(1), 0.0).grant(Ask(MEAN, share))
+        Budget(Listed((half, half), listed), PrivacyLoss.of(Fraction(1))).grant(Ask(MEAN, share))
     for unlisted, why in (
         (Ask(SUM, half), "sum, which it did not list"),
         (Ask(MEAN, half, "fss"), "mean of fss, which it did not list"),
@@ -98,7 +115,7 @@ def test_a_study_is_held_to_what_it_lists() -> None:
         (Ask(MEAN, Fraction(3, 5)), "listed 1/5 to 1/2"),
         (Ask(SUM, fifth, "additive"), "listed 1/2$"),
     ):
-        budget = Budget(Listed((half, half), listed), Fraction(1), 0.0)
+        budget = Budget(Listed((half, half), listed), PrivacyLoss.of(Fraction(1)))
         with pytest.raises(LocalError, match=why):
             budget.grant(unlisted)
         assert budget.asked == 0
@@ -107,26 +124,26 @@ def test_a_study_is_held_to_what_it_lists() -> None:
 def test_what_cannot_be_listed() -> None:
     half = Fraction(1, 2)
     with pytest.raises(LocalError, match="lists no question"):
-        Budget(Listed((half,)), Fraction(1), 0.0)
-    budget = Budget(Listed((half,), (ask(Fraction(3, 4)),)), Fraction(1), 0.0)
+        Budget(Listed((half,)), PrivacyLoss.of(Fraction(1)))
+    budget = Budget(Listed((half,), (ask(Fraction(3, 4)),)), PrivacyLoss.of(1))
     with pytest.raises(LocalError, match="declares 1/2 of ε and lists 3/4"):
         budget.rehearsal(ask(Fraction(3, 4)))
 
 
 def test_a_rehearsal_foresees_the_whole_and_takes_nothing() -> None:
-    budget = Budget(Declared((Fraction(1, 4), Fraction(3, 4))), Fraction(2), 1e-6)
+    budget = Budget(Declared((Fraction(1, 4), Fraction(3, 4))), PrivacyLoss.of(2, 1e-6))
     for _ in range(3):
         grant = budget.rehearsal(ask(Fraction(1, 4)))
-        assert (grant.epsilon, grant.later_epsilon) == (Fraction(1, 2), Fraction(3, 2))
+        assert (grant.loss.epsilon, grant.later.epsilon) == (Fraction(1, 2), Fraction(3, 2))
     assert budget.grant(ask(Fraction(1, 4))) == grant
 
 
 def test_what_samplers_cost_is_foreseen_where_no_delta_is_granted() -> None:
     shares = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
     for granted, later in ((0.0, [2e-12, 1e-12, 0.0]), (1e-6, [7.5e-7, 5e-7, 0.0])):
-        budget = Budget(Declared(shares), Fraction(1), granted)
+        budget = Budget(Declared(shares), PrivacyLoss.of(Fraction(1), granted))
         budget.foresee(1e-12)
-        assert [budget.grant(ask(share)).later_delta for share in shares] == later
+        assert [budget.grant(ask(share)).later.written_delta for share in shares] == later
 
 
 @pytest.mark.parametrize(
@@ -141,7 +158,7 @@ def test_what_samplers_cost_is_foreseen_where_no_delta_is_granted() -> None:
 )
 def test_what_cannot_be_declared(declared: tuple[Fraction, ...]) -> None:
     with pytest.raises(LocalError):
-        Budget(Declared(declared), Fraction(1), 0.0)
+        Budget(Declared(declared), PrivacyLoss.of(Fraction(1)))
 
 
 @pytest.mark.parametrize("share", [Fraction(0), Fraction(-1, 2), Fraction(3, 2)])
@@ -151,6 +168,7 @@ def test_what_is_no_share(share: Fraction) -> None:
 
 
 def test_without_noise_nothing_is_counted() -> None:
-    grant = Budget(Declared((Fraction(1, 2),) * 2), None, 1e-6).grant(ask(Fraction(1, 2)))
-    assert grant.epsilon is None
-    assert (grant.later_epsilon, grant.later_delta) == (Fraction(0), 0.0)
+    budget = Budget(Declared((Fraction(1, 2),) * 2), PrivacyLoss.of(None, 1e-6))
+    grant = budget.grant(ask(Fraction(1, 2)))
+    assert not grant.loss.bounded
+    assert grant.later == NO_LOSS

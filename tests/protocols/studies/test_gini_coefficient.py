@@ -41,6 +41,6 @@ def test_what_has_no_coefficient_is_refused() -> None:
     data = Dataset("values", {"value": np.zeros(4)}, {"value": (0.0, 10.0)})
     with (
         Federation(4, data=data, seed=1) as federation,
-        pytest.raises(RunFailed, match="of which nothing is a share"),
+        pytest.raises(RunFailed, match="so there is no coefficient"),
     ):
         federation.run(GiniCoefficient(pairs_per_party="all"), "inf")

@@ -8,6 +8,7 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.planned import planned
@@ -16,7 +17,7 @@ from tallyroom.protocols.studies.contract import Answer, Ask, Finding
 from tallyroom.protocols.studies.quantile_zoom import END_SHARES, QuantileZoom, zoomed
 from tallyroom.simulation import Federation
 
-ASKED = Quantile(lower=0.0, upper=64.0, quantile=(0.5,), mechanism="max", thresholds=64)
+ASKED = Quantile(lower=0.0, upper=64.0, quantile=(0.5,), strategy="max", thresholds=64)
 
 
 def asked_as(records: int, quantile: float = 0.5, epsilon: int = 1, unit: int = 1) -> QuantileZoom:
@@ -56,13 +57,13 @@ def test_with_fewer_it_is_asked_for_itself() -> None:
         assert second.statistic.within == (12.0, 13.0)
         assert second.statistic.fanned
         assert second.statistic.thresholds == 64
-        Budget(study, Fraction(1), 0.0)
+        Budget(study, PrivacyLoss.of(Fraction(1)))
     assert asked_as(10_000, unit=6).shares()[0] == Fraction(1, 20)
     assert asked_as(1100).margin
 
 
 def test_nothing_else_is() -> None:
-    several = Quantile(quantile=(0.1, 0.5), mechanism="max")
+    several = Quantile(quantile=(0.1, 0.5), strategy="max")
     curve = Quantile(quantile=(0.5,))
     for asked in (several, curve, Mean(lower=0.0, upper=1.0)):
         assert zoomed(asked, Fraction(1), 10**6) is asked
@@ -99,7 +100,7 @@ def test_the_second_looks_between_the_cells_of_the_first(
     assert second.statistic.bounds == (0.0, 64.0)
     assert second.statistic.quantile == (0.5,)
     assert finding.estimate == 17.25
-    Budget(study, Fraction(1), 0.0)
+    Budget(study, PrivacyLoss.of(Fraction(1)))
 
 
 @pytest.mark.parametrize(("quantile", "bounds"), [(0.02, (0.0, 13.0)), (0.98, (12.0, 64.0))])
@@ -145,7 +146,7 @@ def test_cells_that_are_fanned_out_are_a_small_part_of_their_distance_wide(
             nearest = np.minimum(np.abs(edges[:-1] - middle), np.abs(edges[1:] - middle))
             assert side.sum() == 96
             assert widths[side] == pytest.approx(grown * nearest[side])
-    with pytest.raises(LocalError, match="there is none"):
+    with pytest.raises(LocalError, match="give `within`"):
         replace(ASKED, fanned=True)
     near = (1.0, 1.0 + 2**-50)
     with pytest.raises(LocalError, match="cannot be told apart"):
@@ -161,7 +162,7 @@ def test_it_comes_nearer_than_a_cell_through_real_servers(records: int, cell: fl
     values = np.random.default_rng(2).uniform(0, 256, records)
     data = Dataset("uniform", {"value": values}, {"value": (0.0, 256.0)})
     with Federation(parties=4, hosts=1, data=data, seed=3, cap=2) as federation:
-        asked = Quantile(value="value", quantile=(0.5,), mechanism="max", thresholds=64)
+        asked = Quantile(value="value", quantile=(0.5,), strategy="max", thresholds=64)
         result = federation.run(asked, 2)
     assert result.statistic == "quantile"
     assert [each.statistic for each in result.questions] == ["quantile", "quantile"]

@@ -1,4 +1,4 @@
-"""Aggregators whose parties sign what they say to each other through a server."""
+"""Aggregators whose parties sign the messages that a server relays between them."""
 
 import datetime as dt
 from abc import abstractmethod
@@ -14,32 +14,32 @@ from tallyroom.protocols.wire.machine import Machine
 from tallyroom.protocols.wire.messages import MAX_MEMBERS, Role
 
 
-class Vouched(Aggregator):
-    """A party's machine signs with its host's certificate, and a server's checks that."""
+class SigningAggregator(Aggregator):
+    """A party's machine signs with its host's certificate, and a server's machine checks it."""
 
     @abstractmethod
-    def vouched_party(
-        self, query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner
+    def signing_party(
+        self, query: Query, holdings: Holdings, randomness: Randomness, signer: PartySigner
     ) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
 
     @abstractmethod
-    def vouched_server(
+    def checking_server(
         self, query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers
     ) -> Machine:
         """The machine of one server."""
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        return self.vouched_party(query, holdings, randomness, own_signet())
+        return self.signing_party(query, holdings, randomness, process_signer())
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        return self.vouched_server(query, index, randomness, bulk, own_signet())
+        return self.checking_server(query, index, randomness, bulk, process_signer())
 
 
 @lru_cache(maxsize=1)
-def own_signet() -> PartySigner:
-    """For simulations within one process: of an authority that no other process knows. A deployed
-    role that was not given a signet of its federation convinces nobody with this."""
+def process_signer() -> PartySigner:
+    """A signer for simulations within one process. No other process knows its authority, so a
+    deployed role that was given no signer of its federation convinces nobody with this one."""
     begin, lifetime = dt.datetime(2000, 1, 1, tzinfo=dt.UTC), dt.timedelta(days=36500)
     authority = Authority.create("this process", begin, lifetime)
     issued = authority.issue(Identity(Role.PARTY, 0, MAX_MEMBERS - 1), begin, lifetime)
