@@ -1,7 +1,7 @@
-"""Statistics by name: encoded at the party, decoded at the coordinator, with a reference.
+"""Statistics by name.
 
-Each is found through the entry-point group `tallyroom.statistics`; nothing here names one.
-"""
+Statistics are found through the entry-point group `tallyroom.statistics`, and those that only
+studies ask through `tallyroom.questions`; no statistic is named here."""
 
 from functools import cache
 
@@ -17,21 +17,19 @@ def statistic_names() -> list[str]:
 
 
 def statistics() -> dict[str, type[Statistic]]:
-    """All installed statistics that can be loaded, those that only studies ask among them."""
+    """All installed statistics that can be loaded, including those that only studies ask."""
     return registry.loadable(registry.STATISTICS) | registry.loadable(registry.QUESTIONS)
 
 
 def offered() -> dict[str, type[Statistic]]:
-    """Those of them that users ask by their own name."""
+    """The installed statistics that users ask by name."""
     return {name: kind for name, kind in statistics().items() if not kind.part_of}
 
 
 @cache
 def statistic_named(name: str) -> type[Statistic]:
-    """Only the one that is asked for is loaded.
-
-    Raises `LocalError` if there is none of that name, or if it cannot be loaded.
-    """
+    """Loads the statistic of that name, and no other. Raises `LocalError` if there is no such
+    statistic, or if it cannot be loaded."""
     asked = name in registry.registered(registry.QUESTIONS)
     group = registry.QUESTIONS if asked else registry.STATISTICS
     kind: type[Statistic] = registry.kind_named(group, name, Statistic)

@@ -1,23 +1,23 @@
-"""Which data sets are adjacent: what the ε of an answer is for, in one sentence.
+"""States in one sentence which data sets are adjacent, that is, what the ε of an answer protects.
 
-The sentence is made of what a statistic takes as public and of what it releases without noise, and
-whoever says what ε protects says it from here: answers, result.json, help, `tally verify` and the
-refusals of policies. Tests enumerate the data sets that it promises to protect.
-"""
+The sentence names what a statistic takes as public and what it releases without noise. Answers,
+result.json, help, `tally verify` and the refusals of policies all take it from here. Tests
+enumerate the data sets that it promises to protect."""
 
 from dataclasses import dataclass
 
 from tallyroom.protocols.plans.contract import Plan
 
 MOST_NAMED = 4
-"""Columns that the sentence names."""
+"""The sentence names no more columns than this."""
 
 
 @dataclass(frozen=True)
 class Adjacency:
-    """Adjacent data sets have as many records of each party, and agree in the `public` columns of
-    all of them. They differ in the `protected` columns of one record, or with `whole_party` of all
-    records of one party. `exactly` is what is released of the public columns without noise."""
+    """Adjacent data sets have equally many records of each party, and agree in the `public` columns
+    of all records. They differ in the `protected` columns of one record or, with `whole_party`, of
+    all records of one party. `exactly` names what is released about the public columns without
+    noise."""
 
     protected: tuple[str, ...]
     public: tuple[str, ...] = ()

@@ -1,31 +1,27 @@
 """Areas under a classifier's curves: from the private curves themselves, at no further ε, or by
 smooth sensitivity."""
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import Curated, Plan
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.smooth_sensitivity import average_precision
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.class_counts import true_auc
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, parts_of
 from tallyroom.protocols.statistics.classifier_estimates import Judgement
+from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.curated import SECRET_SCALE, SmoothArea
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.redrawn import Redrawn
 from tallyroom.protocols.statistics.release import Answer, Release
 
 METHODS = ("curve", "smooth")
-REDRAWN = 100
 
 
 @dataclass(frozen=True)
@@ -35,16 +31,20 @@ class Area(ClassifierCurves):
     method: str = option("curve", "From the curve, or by smooth sensitivity.", choices=METHODS)
 
     area: ClassVar[str]
-    """As a curator's mechanism names it."""
+    """The name of the area in a curator's mechanism."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(METHODS))
         if len(self.score) != 1:
-            raise LocalError(f"{self.asked_as} takes one --score")
+            raise LocalError(f"{asked_as(self)} takes one --score")
 
     @abstractmethod
     def of_curve(self, curve: Judgement) -> float: ...
+
+    @abstractmethod
+    def at_most(self, curve: Judgement) -> float:
+        """The area if records between the same two thresholds were in perfect order."""
 
     def plan(self, facts: Facts) -> Plan:
         if self.method == "smooth":
@@ -54,8 +54,8 @@ class Area(ClassifierCurves):
 
     @property
     def open_to_pilot(self) -> bool:
-        """Average precision takes a step at its lower end, which errs the more the fewer
-        thresholds there are: a pilot's are too few, unless it is asked for."""
+        """Average precision takes a step at its lower end, whose error grows with fewer thresholds.
+        A pilot chooses too few, so it is used only if the user asks for it."""
         return False
 
     def estimate(self, release: Release) -> float:
@@ -69,33 +69,10 @@ class Area(ClassifierCurves):
         value, records = self.estimate(release), release.records
         if (noise := release.noise) is None:
             return Answer(value, None, records, foretold=True)
-        errors = np.array([self._spread(release, noise.variance)])
-        width = noise.width(parts_of(release.plan)[1].curve.noises_in_count)
-        interval = Interval.around(np.array([value]), errors, width, (0.0, 1.0))
-        return Answer(value, interval, records)
-
-    def _spread(self, release: Release, variance: float) -> float:
-        """By redrawing: how far the area spreads if as much noise is added to the estimated curves,
-        which are monotone as the true ones are; those with noise are not, and would spread less
-        once they are made so. Drawn by a seed of the release: one answer has one interval, and the
-        relative error of 7 % that 100 draws have differs between answers."""
-        plan = release.plan
-        curves = plan.measure(self._estimated_sum(release))
-        generator = np.random.default_rng(release.values)
-        areas = []
-        for _ in range(REDRAWN):
-            drawn = generator.normal(scale=math.sqrt(variance), size=plan.noises)
-            noise = np.rint(drawn).astype(np.int64).view(np.uint64)
-            areas.append(self.estimate(replace(release, values=curves + plan.place(noise))))
-        return float(np.std(areas, ddof=1))
-
-    def _estimated_sum(self, release: Release) -> Vector:
-        """The sum of all parties' vectors if the estimated curves were the true ones."""
-        found = self.judgements(release)[self.score[0]]
-        below = found.negatives * (1 - found.false_positive[1:])
-        above = found.negatives + found.positives * (1 - found.true_positive[1:])
-        total: Vector = np.rint(np.concatenate([below, above])).astype(np.int64).view(np.uint64)
-        return total
+        redrawn = Redrawn(self.judgements, release, noise, self.width(release, noise))
+        name = self.score[0]
+        most = self.at_most(redrawn.found[name])
+        return Answer(value, redrawn.area(name, self.of_curve, most), records)
 
 
 @dataclass(frozen=True)
@@ -108,6 +85,9 @@ class AucOfCounts(Area):
 
     def of_curve(self, curve: Judgement) -> float:
         return curve.auc
+
+    def at_most(self, curve: Judgement) -> float:
+        return curve.perfect_auc
 
     def reference(self, holdings: Holdings) -> Estimate:
         return true_auc(holdings.column(self.score[0]), self.positives(holdings))
@@ -127,6 +107,9 @@ class AveragePrecision(Area):
 
     def of_curve(self, curve: Judgement) -> float:
         return curve.average_precision
+
+    def at_most(self, curve: Judgement) -> float:
+        return curve.perfect_average_precision
 
     def reference(self, holdings: Holdings) -> Estimate:
         scores, positive = holdings.column(self.score[0]), self.positives(holdings)

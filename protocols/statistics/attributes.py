@@ -1,8 +1,10 @@
-"""Attributes of finitely many values, as a public schema tells them: AGE=17:90, SEX=Female,Male."""
+"""Attributes whose values a public schema lists, as AGE=17:90 or SEX=Female,Male, and the
+statistics that are about them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from tallyroom.protocols.categories import OTHER, parse_categories
 from tallyroom.protocols.cells import numbers, places
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.contract import ReadsNames, Statistic
 
 MAX_ATTRIBUTES = 256
 MAX_BINS = 4096
@@ -18,8 +21,8 @@ MAX_BINS = 4096
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column of numbers within public bounds, in bins; or one of the names that are counted, all
-    others as `other`."""
+    """A column of numbers within public bounds, counted in bins; or a column of names, of which
+    those that are not listed count as `other`."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -29,8 +32,8 @@ class Attribute:
         return bins if self.bounds else len(self.names) + 1
 
     def codes(self, holdings: Holdings, bins: int) -> NDArray[np.int64]:
-        """The value of each record, from 0. What is no number counts as the lower bound, and what
-        is none of the names as `other`."""
+        """The code of each record's value, from 0. A cell that is not a number counts as the lower
+        bound, a name that is not listed as `other`."""
         column = holdings.column(self.name)
         if self.bounds is None:
             return places(column, self.names)
@@ -39,26 +42,26 @@ class Attribute:
         return np.minimum((scaled * bins).astype(np.int64), bins - 1)
 
     def labels(self, bins: int) -> list[float | str]:
-        """What each code stands for in synthetic rows: a name, or the middle of a bin."""
+        """The value that each code stands for in synthetic rows: a name, or the middle of a bin."""
         if self.bounds is None:
             return [*self.names, OTHER]
         lower, upper = self.bounds
         return [lower + (at + 0.5) * (upper - lower) / bins for at in range(bins)]
 
     def outside(self, holdings: Holdings) -> NDArray[np.bool]:
-        """Which records lie outside the bounds, or have a name that is not counted."""
+        """Marks the records that lie outside the bounds, or have a name that is not listed."""
         if self.bounds is None:
             return np.equal(self.codes(holdings, 1), len(self.names))
         column = holdings.column(self.name)
         return np.asarray((column < self.bounds[0]) | (column > self.bounds[1]))
 
     def clipped(self, holdings: Holdings) -> int:
-        """How many those are."""
+        """The number of records that `outside` marks."""
         return int(self.outside(holdings).sum())
 
 
 def parse_attribute(text: str) -> Attribute:
-    """Raises `LocalError` for what is neither COLUMN=LOWER:UPPER nor COLUMN=NAME,NAME."""
+    """Reads COLUMN=LOWER:UPPER or COLUMN=NAME,NAME. Raises `LocalError` for any other text."""
     name, equals, values = text.partition("=")
     if not (name and equals and values):
         raise LocalError(
@@ -96,3 +99,31 @@ def outside_of(attributes: Sequence[Attribute], holdings: Holdings) -> int:
     for each in attributes:
         found |= each.outside(holdings)
     return int(found.sum())
+
+
+@dataclass(frozen=True)
+class OfSchema(ReadsNames, Statistic):
+    """A statistic of attributes, one of them the target, whose values are public."""
+
+    attributes: tuple[str, ...] = ()
+    target: str = "target"
+
+    @cached_property
+    def schema(self) -> tuple[list[Attribute], Attribute]:
+        """The attributes without the target, and the target."""
+        return parse_schema(self.attributes, self.target)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        predictors, target = self.schema
+        return (*(each.name for each in predictors), target.name)
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        predictors, target = self.schema
+        return tuple(each.name for each in (*predictors, target) if each.bounds is None)
+
+
+def check_bins(bins: int) -> None:
+    if not 1 <= bins <= MAX_BINS:
+        raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {bins}")

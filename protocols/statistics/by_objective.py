@@ -23,14 +23,15 @@ from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.release import Release
 
 EXACT_GRID = 1 << 40
-"""Of coefficients without noise."""
+"""Steps in 1 of the grid of coefficients without noise."""
 EXACT_PENALTY = 1e-9
-"""λ for each record where there is no noise: it moves no coefficient that is determined, and gives
-separable classes and collinear columns an answer."""
+"""The λ for each record when there is no noise. It does not move coefficients that the records
+determine, and gives an answer for separable classes and collinear columns."""
 CERTAIN = 20.0
-"""Of coefficients of terms within [−1, 1]: e^20 to 1 is as good as certain."""
+"""A coefficient of a term within [−1, 1] beyond this makes a prediction as good as certain: odds of
+e^20 to 1."""
 FARTHEST = (1 << 20) * GRID
-"""Of coefficients that are published: what lies beyond stands there."""
+"""The largest coefficient that is published; larger ones are clipped to it."""
 
 
 class TwoClasses(RecordWords):
@@ -39,22 +40,22 @@ class TwoClasses(RecordWords):
     @property
     @abstractmethod
     def terms(self) -> int:
-        """How many terms a record has, the constant among them."""
+        """The number of terms of a record, including the constant."""
 
     @property
     @abstractmethod
     def largest_square(self) -> int:
-        """Of the 2-norm of a record's terms."""
+        """The largest square of the 2-norm of a record's terms."""
 
     @abstractmethod
     def records_of(self, rows: Integers) -> tuple[Integers, NDArray[np.bool]]:
-        """Whatever parties sent, as rows of terms within [−1, 1] in `STEPS`, and classes."""
+        """Reads whatever parties sent as rows of terms within [−1, 1] in `STEPS`, and classes."""
 
 
 @dataclass(frozen=True)
 class ObjectiveFit(CuratorMechanism):
-    """Coefficients of the terms. `penalty` is λ for each record, at least; `described` names the
-    mechanism, and may mention the largest {scale} of its noise."""
+    """Releases coefficients of the terms. λ is at least `penalty` for each record; `described`
+    names the mechanism, and may mention the largest {scale} of its noise."""
 
     record: TwoClasses
     max_records: int
@@ -70,7 +71,7 @@ class ObjectiveFit(CuratorMechanism):
         return self.record.terms
 
     def perturbation(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
-        """For so many records."""
+        """The perturbation for so many records."""
         penalty = min(self.penalty * records, MAX_PENALTY)
         square = self.record.largest_square
         return ObjectivePerturbation.spending(epsilon, self.released, penalty, square)
@@ -106,7 +107,7 @@ def check_penalty(penalty: float) -> None:
 
 
 def released_coefficients(release: Release) -> tuple[Column, tuple[str, ...]]:
-    """The coefficients of terms within [−1, 1], and what the user must be told of them."""
+    """The coefficients of terms within [−1, 1], and remarks on them for the user."""
     found: Column = release.integers / (EXACT_GRID if release.exact else GRID)
     if np.abs(found).max() <= CERTAIN:
         return found, ()

@@ -1,5 +1,5 @@
-"""Statistics of which nothing is released but what was chosen: two servers choose it together on
-counts that they share, under noise that neither knows (`protocols.joint.choice`)."""
+"""Statistics that release a choice and nothing else: two servers choose together on counts that
+they share, under noise that neither knows (`protocols.joint.choice`)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ UNSURE = "how sure a choice is depends on how far apart the scores are, which no
 
 @dataclass(frozen=True)
 class BinsByMiddle(EqualBins):
-    """Of which one is told."""
+    """Bins of which one is chosen and told by its middle."""
 
     @property
     def grid_words(self) -> str:
@@ -51,7 +51,7 @@ class TopK(Histogram):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.categories:
-            raise LocalError(f"{self.name} is of bins of numbers: it takes no --categories")
+            raise LocalError(f"{self.name} counts numbers in bins: leave --categories out")
         if not 2 <= self.bins <= MAX_CANDIDATES:
             raise LocalError(f"--bins must be between 2 and {MAX_CANDIDATES}, not {self.bins}")
         if not 1 <= self.k <= min(self.bins, MAX_CHOSEN):
@@ -73,7 +73,8 @@ class TopK(Histogram):
         return release.without_errors(self._found(release.chosen(self.bins)), UNSURE)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """Of the raw records, the lower bin first where two have equally many."""
+        """The fullest bins of the raw records; of two that hold equally many, the lower comes
+        first."""
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
         return self._found(np.argsort(-counts, kind="stable")[: self.k])
 
@@ -94,7 +95,7 @@ class Mode(TopK):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k != 1:
-            raise LocalError("the mode is one bin: top-k has more")
+            raise LocalError("the mode is one bin: ask for top-k to get more")
 
     def _found(self, bins: NDArray[np.int64]) -> Estimate:
         return float(self._bins.middles[bins[0]])

@@ -1,5 +1,5 @@
-"""How many records of each class have a score at most each threshold: what ROC curves, areas and
-calibration are computed from, by anybody or by a curator."""
+"""Counts of the records of each class whose score is at most each threshold. ROC curves, areas and
+calibration are computed from them, by anybody or by a curator."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from tallyroom.protocols.plans.encodings import clipped, possible_counts
 from tallyroom.protocols.plans.measurement import Measurement, Step
 from tallyroom.protocols.plans.thresholds import threshold_values
 from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.labels import is_positive
 
@@ -34,8 +35,8 @@ class ClassCounts(Encoding):
     points: int
     at: tuple[float, ...] = ()
     ties: bool = field(default=False, repr=False, compare=False)
-    """Whether an area is read off the counts, which takes scores between two thresholds for ties:
-    it changes nothing but the words."""
+    """Whether an area is read off the counts, which treats scores between the same two thresholds
+    as ties. Only the description depends on it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -53,13 +54,13 @@ class ClassCounts(Encoding):
         return 2 * self.points * len(self.scores)
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """From the first cell to the last, all counts of a row but its last one change."""
-        return len(self.scores) * (2 * self.points - 1)
+        return Sensitivity.of_counts(len(self.scores) * (2 * self.points - 1))
 
     @property
     def measurement(self) -> Measurement | None:
-        """Several scores are in several rows, which keys and proofs do not know."""
+        """Keys and proofs handle one row, so several scores have no measurement."""
         return Step(2 * self.points) if len(self.scores) == 1 else None
 
     def measured(self, holdings: Holdings) -> Integers:
@@ -91,18 +92,19 @@ class ClassCounts(Encoding):
         if not self.ties:
             return words
         return (
-            f"{words}; scores between two of them count as ties, which the interval does not cover"
+            f"{words}; scores between two of them count as evenly mixed, and the interval covers "
+            "an order of them as good as that of all scores"
         )
 
 
 def cells_of(total: Vector) -> tuple[Integers, Integers]:
-    """How many negatives and positives are in each cell, from the counts of one score."""
+    """The negatives and the positives in each cell, from the counts of one score."""
     counts = np.diff(signed(total), prepend=0)
     return counts[: len(counts) // 2], counts[len(counts) // 2 :]
 
 
 def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
-    """On raw records: those above the range are at most no threshold."""
+    """The shares among raw records; scores above the range are at most none of the thresholds."""
     classes = [np.sort(scores[~positive]), np.sort(scores[positive])]
     shares = [
         np.searchsorted(each, x, side="right") / len(each) if len(each) else np.full(len(x), np.nan)
@@ -112,7 +114,7 @@ def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDis
 
 
 def true_auc(scores: Column, positive: NDArray[np.bool]) -> float:
-    """As scikit-learn computes it; NaN if a class is empty."""
+    """The AUC as scikit-learn computes it; NaN if a class is empty."""
     if positive.all() or not positive.any():
         return math.nan
     from sklearn.metrics import roc_auc_score

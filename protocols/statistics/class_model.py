@@ -1,9 +1,10 @@
 """A model that predicts classes from attributes, as an estimate.
 
-Attributes of numbers are scaled to [−1, 1] by their public bounds; of names each has an entry of
-its own, 0 or 1, and all names that a schema does not count have none.
+Attributes of numbers are scaled to [−1, 1] by their public bounds. Every name that the schema lists
+has an entry of its own, 0 or 1; names that it does not list have no entry.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
 from tallyroom.protocols.statistics.drawing import Beside, draw_table
 from tallyroom.protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
-from tallyroom.protocols.statistics.hand_till import hand_till
 from tallyroom.protocols.statistics.softmax import softmax
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ MOST_DRAWN = 14
 
 
 def terms_of(attributes: Sequence[Attribute]) -> list[str]:
-    """What coefficients belong to: the intercept, numbers by name, NAME=VALUE."""
+    """The terms that have coefficients: the intercept, attributes of numbers by name, and
+    NAME=VALUE."""
     terms = ["intercept"]
     for each in attributes:
         terms += [each.name] if each.bounds else [f"{each.name}={name}" for name in each.names]
@@ -39,7 +40,7 @@ def terms_of(attributes: Sequence[Attribute]) -> list[str]:
 
 
 def design_of(attributes: Sequence[Attribute], columns: Sequence[Column]) -> Matrix:
-    """One row a record, from numbers within [−1, 1] and from places of names."""
+    """One row for each record, from numbers within [−1, 1] and from indices of names."""
     made = [np.ones((len(columns[0]) if columns else 0, 1))]
     for each, column in zip(attributes, columns, strict=True):
         if each.bounds:
@@ -94,7 +95,7 @@ class ClassModel(Shape):
         return terms_of(self.attributes)
 
     def predicted(self, design: Matrix) -> Matrix:
-        """The probability of each class, one record a row."""
+        """The probability of each class, one row for each record."""
         scores = design @ self.coefficients.T
         if not self.apart:
             return softmax(scores)
@@ -139,9 +140,10 @@ class ClassModel(Shape):
         return ["term", *self.rows], rows
 
     def error(self, truth: Estimate) -> Error:
-        """Of predicted probabilities, on the raw records; and the areas of both models there."""
+        """The error of predicted probabilities on the raw records, and the areas of both models
+        there."""
         if not isinstance(truth, ClassModel) or truth.judged is None:
-            raise ValueError("no model with records to judge it on")
+            raise ValueError("the truth is not a model with records to judge it on")
         ours, theirs = (each.predictions(truth.judged) for each in (self, truth))
         off = ours - theirs
         return {
@@ -162,3 +164,33 @@ class ClassModel(Shape):
     def __str__(self) -> str:
         names = ", ".join(each.name for each in self.attributes) or "nothing"
         return f"{len(self.classes)} classes of {self.target} by {names}"
+
+
+# --- how well predicted probabilities tell classes apart ---
+
+
+def area(scores: Column, positive: NDArray[np.bool]) -> float:
+    """The part of pairs of a positive and a negative record that scores order rightly, ties for
+    half; NaN if a class is empty."""
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        return math.nan
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
+    return above / (positives * negatives)
+
+
+def hand_till(classes: Integers, probabilities: Matrix) -> float:
+    """The area under the ROC curve, generalised to several classes (Hand and Till 2001): the mean
+    over pairs of classes of the areas between them, each class's own probability being the score.
+    For two classes it is the area. Classes without a record are left out; NaN if fewer
+    than two have any."""
+    present = [each for each in range(probabilities.shape[1]) if (classes == each).any()]
+    found = []
+    for one, other in itertools.combinations(present, 2):
+        among = (classes == one) | (classes == other)
+        for which in (one, other):
+            found.append(area(probabilities[among, which], classes[among] == which))
+    return float(np.mean(found)) if found else math.nan

@@ -1,5 +1,5 @@
-"""One class against all others by objective perturbation, from attributes of a public schema: what
-S4 compares its projected histograms with (PLR, PMLR)."""
+"""One class against all others by objective perturbation, from attributes of a public schema. S4
+compares its projected histograms with this (PLR, PMLR)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,9 +11,9 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Curated, Integers
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.privacy.objective import STEPS
+from tallyroom.protocols.privacy.objective import GRID, STEPS
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.attributes import Attribute, OfSchema, check_bins
 from tallyroom.protocols.statistics.by_objective import (
     TwoClasses,
     check_penalty,
@@ -22,7 +22,6 @@ from tallyroom.protocols.statistics.by_objective import (
 )
 from tallyroom.protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.of_schema import OfSchema, check_bins
 from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_TERMS = 1024
@@ -49,7 +48,8 @@ class ClassedAttributes(TwoClasses):
 
     @property
     def grid_step(self) -> float:
-        return 0.0
+        """Of coefficients of columns scaled to [−1, 1]."""
+        return 1 / GRID
 
     @property
     def terms(self) -> int:
@@ -57,7 +57,7 @@ class ClassedAttributes(TwoClasses):
 
     @property
     def largest_square(self) -> int:
-        """Each attribute has one entry of at most 1, and there is the constant."""
+        """Each attribute contributes one entry of at most 1, and so does the constant."""
         return self.width
 
     def words_of(self, holdings: Holdings) -> Integers:

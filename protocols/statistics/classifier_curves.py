@@ -20,7 +20,7 @@ from tallyroom.protocols.plans.contract import Curated, NoisySum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.class_curves import SMOOTHINGS, ClassCurves, Smoothing
-from tallyroom.protocols.privacy.curves import MECHANISMS, TreeMechanism
+from tallyroom.protocols.privacy.curves import STRATEGIES, TreeStrategy
 from tallyroom.protocols.privacy.priroc import COUNTS, depth_for
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded, finite_column
@@ -33,7 +33,8 @@ from tallyroom.protocols.statistics.classifier_estimates import (
     RocEstimate,
     cost_of,
 )
-from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.contract import Bounds, Piloted, asked_as
+from tallyroom.protocols.statistics.cumulative import strategy_option
 from tallyroom.protocols.statistics.curated import (
     CURATED_STEPS,
     SECRET_COURSE,
@@ -45,8 +46,8 @@ from tallyroom.protocols.statistics.curated import (
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.pilots import Piloted
-from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.redrawn import Redrawn
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.statistics.score_thresholds import (
     EXACT_POINTS,
     by_rank,
@@ -85,9 +86,7 @@ class ClassifierCurves(Piloted, Bounded):
     labels: str = option(
         "private", "Whether labels are protected too.", choices=("private", "public")
     )
-    mechanism: str = option(
-        "hierarchy", "Which mechanism adds the noise.", choices=tuple(MECHANISMS)
-    )
+    strategy: str = strategy_option("Which counts get noise.")
     smooth: str = option(
         "isotonic",
         "How the curves are made monotone again: by projection, or in a norm.",
@@ -111,16 +110,16 @@ class ClassifierCurves(Piloted, Bounded):
             raise LocalError(f"--positive is a finite number, not {self.positive}")
         for kind, known in (
             ("labels", ("private", "public")),
-            ("mechanism", MECHANISMS),
+            ("strategy", STRATEGIES),
             ("smooth", SMOOTHINGS),
             ("solver", SOLVERS),
         ):
             look_up(kind, getattr(self, kind), dict.fromkeys(known))
-        norms = MECHANISMS[self.mechanism].smoothings
+        norms = STRATEGIES[self.strategy].smoothings
         if self.smooth not in ("isotonic", "none", *norms):
             raise LocalError(
-                f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
-                "or --mechanism tree"
+                f"the {self.strategy} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                "or --strategy tree"
             )
         cost_of(self.best)
         self._check_thresholds()
@@ -134,7 +133,8 @@ class ClassifierCurves(Piloted, Bounded):
             self._check_rising(values)
         if self.at and self.thresholds not in (0, len(self.at) + 1):
             raise LocalError(
-                f"--thresholds is {self.thresholds}, with {len(self.at)} given by --at"
+                f"--thresholds {self.thresholds} does not match {len(self.at)} of --at and the "
+                "upper bound: leave it out"
             )
 
     def _check_rising(self, values: tuple[float, ...]) -> None:
@@ -146,8 +146,8 @@ class ClassifierCurves(Piloted, Bounded):
             return
         if not self.lower <= values[0] <= values[-1] < self.upper:
             raise LocalError(
-                f"thresholds lie within [{self.lower:g}, {self.upper:g}], and below the upper "
-                "bound, which is one in any case"
+                f"thresholds must lie within [{self.lower:g}, {self.upper:g}] and below the upper "
+                "bound, which is always a threshold"
             )
 
     @property
@@ -161,7 +161,7 @@ class ClassifierCurves(Piloted, Bounded):
     # --- what is computed ---
 
     def plan(self, facts: Facts) -> Plan:
-        """By curves; ways that need a curator are the subclasses' own."""
+        """Plans curves. Subclasses plan the ways that need a curator."""
         return self.by_curves(facts)
 
     def by_curves(self, facts: Facts) -> NoisySum:
@@ -172,7 +172,7 @@ class ClassifierCurves(Piloted, Bounded):
         public = self.labels == "public"
         return NoisySum(
             counts,
-            ClassCurves(counts.points, self.mechanism, public, len(self.score)),
+            ClassCurves(counts.points, self.strategy, public, len(self.score)),
             public=(self.label,) if public else (),
             public_facts="the number of positive records" if public else "",
             reusable=True,
@@ -188,21 +188,21 @@ class ClassifierCurves(Piloted, Bounded):
 
     @property
     def for_curator(self) -> ClassCounts:
-        """Of one score, rounded to 1024 steps or more: there is no curve whose points could be too
-        many. Raises `LocalError` for what goes with curves alone."""
+        """Counts of one score for a curator, rounded to 1024 steps or more: noise does not grow
+        with their number. Raises `LocalError` for options that apply to curves alone."""
         for given, flag in ((self.at, "--at"), (self.pilot_scores, "--pilot")):
             if given:
                 raise LocalError(f"{flag} is for curves without a curator, who needs no thresholds")
         if len(self.score) != 1:
-            raise LocalError(f"{self.asked_as} of this method takes one --score")
+            raise LocalError(f"{asked_as(self)} of this method takes one --score")
         return self.class_counts(max(self.thresholds, CURATED_STEPS))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
-        """With thresholds where scores of public data lie, those of all columns together."""
+        """Places thresholds where the scores of public data lie, those of all columns together."""
         if self.at:
             raise LocalError("--pilot chooses the thresholds: leave --at out")
-        if self.mechanism == TreeMechanism.name:
-            raise LocalError("--pilot goes with another --mechanism: a tree is evenly spaced")
+        if self.strategy == TreeStrategy.name:
+            raise LocalError("--pilot goes with another --strategy: a tree is evenly spaced")
         lower, upper = self.with_bounds(bounds).bounds
         scores = np.concatenate([finite_column(pilot, name) for name in self.score])
         found = by_rank(np.clip(scores, lower, upper), lower, upper)
@@ -214,12 +214,13 @@ class ClassifierCurves(Piloted, Bounded):
 
     @property
     def open_to_pilot(self) -> bool:
-        return not (self.at or self.thresholds or self.mechanism == TreeMechanism.name)
+        return not (self.at or self.thresholds or self.strategy == TreeStrategy.name)
 
     # --- the answer ---
 
     def judgements(self, release: Release, smooth: str = "") -> dict[str, Judgement]:
-        """By score, from released curves, smoothed as was asked unless `smooth` says otherwise."""
+        """The judgement of each score, from released curves, smoothed as asked unless `smooth` says
+        otherwise."""
         counts, curves = parts_of(release.plan)
         values = release.integers.astype(np.float64)
         if release.exact:
@@ -242,11 +243,17 @@ class ClassifierCurves(Piloted, Bounded):
             scores = holdings.column(name)
             auc, every_score = true_auc(scores, positive), np.unique(scores)
             whole = Judgement.of(shares_of(scores, positive, every_score), every_score, self.best)
+            whole = replace(whole, every_score=True)
             found[name] = Judgement.of(shares_of(scores, positive, x), x, self.best, auc, whole)
         return found
 
+    def width(self, release: Release, noise: Noise) -> float:
+        """Standard deviations that hold 95 % of the noises in a class's count; those in its size
+        are not counted."""
+        return noise.width(parts_of(release.plan)[1].curve.noises_in_count)
+
     def positives(self, holdings: Holdings) -> NDArray[np.bool]:
-        """For the truth. Raises `LocalError` for labels that are none."""
+        """Marks positive records, for the truth. Raises `LocalError` for invalid labels."""
         return positives_of(holdings.column(self.label), self.label, self.positive)
 
 
@@ -259,31 +266,33 @@ def parts_of(plan: Plan) -> tuple[ClassCounts, ClassCurves]:
 
 
 Deviations = Callable[[ClassCurves, Judgement, float], tuple[Column, Column]]
-"""Of both axes at −∞ and each threshold, given the variance of one noise."""
+"""Gives the deviations of both axes at −∞ and each threshold, from the variance of one noise."""
 
 
 def read_curves(
     asked: ClassifierCurves, release: Release, shape: type[Judgements], deviations: Deviations
 ) -> Answer:
-    """The curves of every score. Their errors depend on the classes' sizes, which are estimated."""
+    """Reads the curves of every score. Their errors depend on the classes' sizes, which are
+    estimated."""
     named, records = asked.judgements(release), release.records
     estimate = shape(named)
     if (noise := release.noise) is None:
         return Answer(estimate, None, records, foretold=True)
+    spread = Redrawn(asked.judgements, release, noise, asked.width(release, noise))
+    estimate = replace(estimate, spread=spread)
     _, curves = parts_of(release.plan)
     of_axes = (deviations(curves, each, noise.variance) for each in named.values())
     errors = np.concatenate([axis for both in of_axes for axis in both])
-    # Those in a class's count; those of its size come to them.
-    width = noise.width(curves.curve.noises_in_count)
-    interval = Interval.around(estimate.values(), errors, width, (0.0, 1.0))
+    interval = Interval.around(estimate.values(), errors, asked.width(release, noise), (0.0, 1.0))
     smoothed = asked.smooth != "none"
     unsmoothed = shape(asked.judgements(release, "none")) if smoothed else None
     return Answer(estimate, interval, records, unsmoothed=unsmoothed)
 
 
 def _variances(curves: ClassCurves, noise_variance: float) -> tuple[Column, Column, float]:
-    """At −∞ and each threshold: of a class's count, its size being known, before curves are made
-    monotone; the part of the size's error in it; and the variance of the size."""
+    """The variance of a class's count at −∞ and each threshold, given the size of the class and
+    before curves are made monotone; how much of the size's error each count contains; and the
+    variance of the size."""
     counts = np.append(0.0, curves.count_variances(noise_variance))
     return counts, np.append(0.0, curves.size_shares), curves.size_variance(noise_variance)
 
@@ -291,7 +300,7 @@ def _variances(curves: ClassCurves, noise_variance: float) -> tuple[Column, Colu
 def rate_deviations(
     curves: ClassCurves, each: Judgement, noise_variance: float
 ) -> tuple[Column, Column]:
-    """Of the false and of the true positive rate, to first order."""
+    """The deviations of the false and of the true positive rate, to first order."""
     counts, shares, size = _variances(curves, noise_variance)
     rates = ((each.false_positive, each.negatives), (each.true_positive, each.positives))
     false, true = (
@@ -303,8 +312,8 @@ def rate_deviations(
 def precision_deviations(
     curves: ClassCurves, each: Judgement, noise_variance: float
 ) -> tuple[Column, Column]:
-    """Of recall and of precision, to first order. What one class gains by an error of the sizes,
-    the other loses."""
+    """The deviations of recall and of precision, to first order. An error of the sizes adds to one
+    class what it takes from the other."""
     counts, shares, size = _variances(curves, noise_variance)
     _, recall = rate_deviations(curves, each, noise_variance)
     right = np.maximum(each.true_positive, 0) * each.positives

@@ -1,5 +1,5 @@
-"""What is known of a classifier at every threshold, and what follows from it: AUC, average
-precision, the best threshold. ROC and precision–recall curves are two pictures of it.
+"""The rates of a classifier at every threshold, and what follows from them: AUC, average precision,
+the best threshold. ROC and precision–recall curves are two pictures of these rates.
 
 A record is taken for positive if its score is above the threshold. The first threshold is −∞:
 everything is positive.
@@ -7,9 +7,9 @@ everything is positive.
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -27,10 +27,8 @@ COST = "cost="
 
 
 def cost_of(best: str) -> float | None:
-    """What a false positive costs in units of a false negative; None for Youden's index.
-
-    Raises `LocalError` for anything else.
-    """
+    """The cost of a false positive in units of a false negative; None for Youden's index. Raises
+    `LocalError` for any other text."""
     if best == YOUDEN:
         return None
     try:
@@ -58,6 +56,8 @@ class Judgement:
     best: str = YOUDEN
     area: float | None = None
     whole: "Judgement | None" = None
+    every_score: bool = False
+    """Whether all scores are thresholds, so that no record lies between two."""
 
     @classmethod
     def of(
@@ -73,7 +73,7 @@ class Judgement:
         return cls(thresholds, false, true, found.negatives, found.positives, best, area, whole)
 
     def at(self, thresholds: Column) -> "Judgement":
-        """A truth at other thresholds; as it is, where nobody knows the whole curve."""
+        """A truth at other thresholds; unchanged if the whole curve is not known."""
         if (whole := self.whole) is None:
             return self
         place = np.searchsorted(whole.thresholds, thresholds, side="right") - 1
@@ -83,15 +83,17 @@ class Judgement:
 
     @cached_property
     def auc(self) -> float:
-        """By the trapezoidal rule: records between the same two thresholds count as ties, ½."""
+        """The area by the trapezoidal rule: records between the same two thresholds count as ties,
+        ½."""
         if self.area is not None:
             return self.area
         return float(np.trapezoid(self.true_positive[::-1], self.false_positive[::-1]))
 
     @cached_property
     def precision(self) -> Column:
-        """Where nothing is taken for positive, that of the nearest threshold where something is:
-        counts are taken to grow evenly between thresholds. 1 if there is none."""
+        """The precision at each threshold. Where no record is taken for positive, it is the
+        precision at the nearest threshold where one is, since counts are taken to grow evenly
+        between thresholds; 1 if there is no such threshold."""
         right = self.true_positive * self.positives
         taken = right + self.false_positive * self.negatives
         sure = np.abs(taken) > 1e-9
@@ -100,26 +102,57 @@ class Judgement:
         return np.where(np.isnan(taken), np.nan, found[nearest])
 
     @cached_property
+    def perfect_auc(self) -> float:
+        """The AUC if the positives between the same two thresholds were all above the negatives."""
+        pairs = np.diff(self.true_positive) * np.diff(self.false_positive)
+        return self.auc + float(pairs.sum()) / 2
+
+    @cached_property
     def average_precision(self) -> float:
-        """Precision at each threshold, by how much recall it adds: scikit-learn's definition, with
-        scores between the same two thresholds tied."""
-        return float(-np.sum(np.diff(self.true_positive) * self.precision[:-1]))
+        """The mean precision at the positives. Of the truth it is scikit-learn's, with all scores
+        told apart; else records between two thresholds are taken to be spread evenly."""
+        if self.whole is not None:
+            return self.whole.average_precision
+        if self.every_score:
+            return float(-np.sum(np.diff(self.true_positive) * self.precision[:-1]))
+        return self._mean_precision(mixed=True)
+
+    @cached_property
+    def perfect_average_precision(self) -> float:
+        """As `perfect_auc`."""
+        return self._mean_precision(mixed=False)
+
+    def _mean_precision(self, mixed: bool) -> float:
+        """Between two thresholds that have A true of B positive predictions at the upper one, and b
+        positives among c records, the precision after a share t of the positives is
+        (A + bt + ½)/(B + ct + ½), where half of a record is the positive itself; its integral over
+        t is known. (The interpolation is that of Davis and Goadrich, 2006.) If records are not
+        `mixed`, positives come before negatives: c is b."""
+        right = np.maximum(self.true_positive, 0.0) * self.positives
+        taken = right + np.maximum(self.false_positive, 0.0) * self.negatives
+        b = np.maximum(-np.diff(right), 0.0)
+        c = np.maximum(-np.diff(taken), b) if mixed else b
+        some = b > 0
+        b, c, start, whole = b[some], c[some], right[1:][some] + 0.5, taken[1:][some] + 0.5
+        slope = b / c
+        means = slope + (start - slope * whole) / c * np.log1p(c / whole)
+        return float((b * np.minimum(means, 1.0)).sum() / b.sum()) if b.sum() else math.nan
+
+    @cached_property
+    def gain(self) -> Column:
+        """What the best threshold has most of: Youden's index, or what its predictions save."""
+        if (cost := cost_of(self.best)) is None:
+            return self.true_positive - self.false_positive
+        return self.true_positive * self.positives - cost * self.false_positive * self.negatives
 
     @cached_property
     def best_place(self) -> int:
-        """Of the threshold that is best: the least of those that tie."""
-        cost = cost_of(self.best)
-        if cost is None:
-            gain = self.true_positive - self.false_positive
-        else:
-            gain = self.true_positive * self.positives - (
-                cost * self.false_positive * self.negatives
-            )
-        return 0 if np.isnan(gain).any() else int(np.argmax(gain))
+        """The place of the best threshold, the lowest if several tie."""
+        return 0 if np.isnan(self.gain).any() else int(np.argmax(self.gain))
 
     @property
     def classes(self) -> str:
-        """A word on classes that are as small as an estimate of their sizes can be."""
+        """A remark on classes that are as small as an estimate of their sizes can be."""
         small = [
             name
             for name, size in (("positive", self.positives), ("negative", self.negatives))
@@ -150,25 +183,44 @@ class Judgement:
         }
 
 
+Ends = tuple[float, float]
+
+
+class Spread(Protocol):
+    """What noise may have done to what is read off the curves: 95 % intervals, by score."""
+
+    def auc(self, name: str) -> Ends: ...
+
+    def average_precision(self, name: str) -> Ends: ...
+
+    def best_threshold(self, name: str) -> Ends: ...
+
+
 @dataclass(frozen=True)
 class Judgements(Shape):
-    """Classifiers by the name of their score; a subclass says which curve is drawn of each."""
+    """Classifiers by the name of their score; a subclass says which curve is drawn of each.
+
+    `spread` is computed when it is told, not before: it takes as long as a hundred answers.
+    """
 
     named: dict[str, Judgement]
+    spread: Spread | None = field(default=None, repr=False, compare=False)
 
     across: ClassVar[str]
     up: ClassVar[str]
 
     @abstractmethod
     def curve(self, each: Judgement) -> tuple[Column, Column]:
-        """Its points, across and up, by growing thresholds."""
+        """The points of the curve, across and up, by growing thresholds."""
 
     @abstractmethod
     def area(self, each: Judgement) -> tuple[str, float]:
-        """What sums the curve up, by name."""
+        """The name and the value of the area that sums up the curve."""
 
-    def beside(self, estimate: "Judgements") -> Self:
+    def beside(self, estimate: Estimate) -> Self:
         """Truths at the thresholds of the estimates that they are compared with."""
+        if not isinstance(estimate, Judgements):
+            return self
         told = ((name, estimate.named.get(name)) for name in self.named)
         at = {name: self.named[name].at(each.thresholds) for name, each in told if each}
         return replace(self, named=self.named | at)
@@ -182,6 +234,12 @@ class Judgements(Shape):
         for name, each in self.named.items():
             across, up = self.curve(each)
             found[name] = {**each.as_json(), x: across.tolist(), y: up.tolist()}
+            if self.spread is not None:
+                found[name]["intervals"] = {
+                    "auc": list(self.spread.auc(name)),
+                    "average_precision": list(self.spread.average_precision(name)),
+                    "best_threshold": list(self.spread.best_threshold(name)),
+                }
         return plain(found)
 
     def table(self) -> tuple[Heads, Cells]:
@@ -200,12 +258,13 @@ class Judgements(Shape):
         return {self.across: np.concatenate(parts[::2]), self.up: np.concatenate(parts[1::2])}
 
     def error(self, truth: Estimate) -> Error:
-        """Of the rates at the thresholds; the area between the curves, also between thresholds, the
-        largest of several, NaN where noise lets one cross itself; and of what sums them up."""
+        """The error of the rates at the thresholds; the area between the curves, also between
+        thresholds, which is the largest of several, or NaN where noise makes a curve cross itself;
+        and the error of the area that sums up a curve."""
         if type(truth) is not type(self) or not isinstance(truth, Judgements):
-            raise ValueError("curves of another kind")
+            raise ValueError("the truth has curves of another kind")
         if truth.named.keys() != self.named.keys():
-            raise ValueError("curves of other names")
+            raise ValueError("the truth has curves of other names")
         areas, sums, apart = [], [], []
         for name, each in self.named.items():
             true = truth.named[name]
@@ -223,7 +282,8 @@ class Judgements(Shape):
         }
 
     def _apart(self, each: Judgement, true: Judgement) -> Column:
-        """In both axes at the same thresholds; one above the other, where thresholds differ."""
+        """The distance in both axes at the same thresholds, or vertically where thresholds
+        differ."""
         x, y = self.curve(each)
         if np.array_equal(each.thresholds, true.thresholds):
             both: Column = np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
@@ -280,16 +340,20 @@ class Judgements(Shape):
     def _band(
         self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
     ) -> None:
-        """Shades what noise may have done: up to `wide` across and `high` up."""
+        """Shades the effect that noise may have had: up to `wide` across and `high` up."""
 
     def __str__(self) -> str:
         told = []
         for name, each in self.named.items():
-            words = [f"{name}: AUC {each.auc:.6g}"]
+            spread = self.spread
+            ends = _ends(None if spread is None else spread.auc(name))
+            words = [f"{name}: AUC {each.auc:.6g}{ends}"]
             if not math.isnan(each.average_precision):
-                words.append(f"average precision {each.average_precision:.6g}")
+                ends = _ends(None if spread is None else spread.average_precision(name))
+                words.append(f"average precision {each.average_precision:.6g}{ends}")
             if not math.isnan(best := each.thresholds[each.best_place]):
-                words.append(f"best threshold {best:.6g} ({each.best})")
+                ends = _ends(None if spread is None else spread.best_threshold(name))
+                words.append(f"best threshold {best:.6g}{ends} ({each.best})")
             told.append(", ".join(words) + each.classes)
         return "; ".join(told)
 
@@ -312,7 +376,8 @@ class RocEstimate(Judgements):
     def _band(
         self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
     ) -> None:
-        """Both rates err: from where both help the classifier to where both harm it."""
+        """Draws the band from where the errors of both rates help the classifier to where both harm
+        it."""
         above = np.clip(x - wide, 0, 1), np.clip(y + high, 0, 1)
         below = np.clip(x + wide, 0, 1)[::-1], np.clip(y - high, 0, 1)[::-1]
         axes.fill(
@@ -342,6 +407,10 @@ class PrecisionRecallEstimate(Judgements):
         axes.fill_between(x, low, top, color=colour, alpha=0.18, lw=0)
 
 
+def _ends(interval: Ends | None) -> str:
+    return "" if interval is None else " (95 %: {:.4g} to {:.4g})".format(*interval)
+
+
 Polyline = tuple[Column, Column]
 
 
@@ -352,7 +421,7 @@ def area_between(one: Polyline, two: Polyline) -> float:
     if not np.isfinite(ends).all() or len(ends) < 2:
         return math.nan
     width = np.diff(ends)
-    # Both are straight between neighbouring ends: two inner points tell the values at the ends.
+    # Both are straight between neighbouring ends: two inner points determine the values there.
     quarter, middle = (
         np.interp(ends[:-1] + share * width, *lines[0])
         - np.interp(ends[:-1] + share * width, *lines[1])

@@ -19,9 +19,8 @@ MOST_DRAWN = 12
 @dataclass(frozen=True)
 class Coefficients(Shape):
     """`errors` are those of sampling, as without privacy. `residual` is the standard deviation of
-    residuals, NaN where a model has none: intervals of linear models are of sampling and noise, of
-    others of the noise alone. `weak` tells in how many
-    directions noise hides how far the columns spread: coefficients are shrunk there."""
+    residuals, NaN where a model has none. `weak` tells in how many directions noise hides how far
+    the columns spread: coefficients are shrunk there."""
 
     target: str
     terms: list[str]
@@ -46,7 +45,7 @@ class Coefficients(Shape):
         )
 
     def table(self) -> tuple[Heads, Cells]:
-        """Errors that nobody knows are left out."""
+        """Unknown errors are left out."""
         rows = zip(self.terms, self.coefficients, self.errors, strict=True)
         if np.isnan(self.errors).all():
             return ["term", "coefficient"], [[term, value] for term, value, _ in rows]
@@ -77,14 +76,14 @@ class Coefficients(Shape):
                 line.plot([true.coefficients[at]], [0], "|", color=TRUTH, ms=14, mew=2)
 
     def _bars(self, beside: Beside) -> tuple[Column | None, str]:
-        """How far they go to either side, and what they are of: without noise, of sampling."""
+        """The length of the error bars, and the error that they show: without noise, that of
+        sampling."""
         found = beside.bars(self.values())
         if found is not None:
-            of = "the noise" if np.isnan(self.residual) else "sampling and noise"
-            return found, f", 95 % interval of {of}"
+            return found, f", {beside.bar_words}"
         if beside.noisy or np.isnan(self.errors).any():
             return None, ""
-        # Of sampling alone, of which coefficients of many records are as good as normal.
+        # The error of sampling alone; coefficients of many records are as good as normal.
         return np.tile(NORMAL * np.array(self.errors), (2, 1)), ", 95 % interval of sampling"
 
     def __str__(self) -> str:

@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import NoisySum, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.bounded import known_bounds
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
+from tallyroom.protocols.statistics.option import wire_name
 from tallyroom.protocols.statistics.planned import AskedOf, planned
 
 ANYTHING = (
@@ -37,7 +39,14 @@ ANYTHING = (
         "YES",
         'a "quoted", one',
         "2020-02-30",
+        "2020-02-29",
+        "2020-02-29T12:30+02:00",
         "1_000",
+        "1,5",
+        "true",
+        "-",
+        "None",
+        "9007199254740993",
         "\N{ARABIC-INDIC DIGIT ONE}",
     ),
 )
@@ -45,7 +54,8 @@ ANYTHING = (
 
 
 def encodings(plan: Plan, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
-    """What becomes of each record, with one for every party: all that parties go by."""
+    """The encoding of each record, with one record per party: all that parties base their answers
+    on."""
     if plan.machines() is not None:
         yield plan.measured(holdings)
         return
@@ -55,8 +65,9 @@ def encodings(plan: Plan, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
 
 
 def check_one_record(statistic: Statistic, before: Holdings, after: Holdings) -> None:
-    """Of two holdings of one record each party, which differ in the first: all others are encoded
-    as before, and the sum moves no further than noise is scaled to, where noise is on that sum."""
+    """Checks two holdings with one record per party that differ in the first record: all others are
+    encoded alike, and the sum, if noise is added to it, moves no further than the noise is scaled
+    for."""
     plan = planned(statistic, Facts.of_one_server(before.rows)).plan
     old, new = (list(encodings(plan, each)) for each in (before, after))
     for one, two in zip(old, new, strict=True):
@@ -65,11 +76,18 @@ def check_one_record(statistic: Statistic, before: Holdings, after: Holdings) ->
     if plan.needs is not None or not on_the_sum:
         return
     moved = plan.measure((new[-1] - old[-1]).sum(axis=0, dtype=np.uint64))
-    assert int(np.abs(signed(moved)).sum()) <= plan.sensitivity
+    check_moved(plan, moved)
+
+
+def check_moved(plan: Plan, moved: Vector) -> None:
+    """What replacing one record moved is within the plan's sensitivity, in both norms."""
+    exact = [abs(each) for each in signed(moved).tolist()]
+    assert sum(exact) <= plan.sensitivity.l1
+    assert sum(each**2 for each in exact) <= plan.sensitivity.squared_l2
 
 
 class StatisticContract:
-    """`statistic` is one with its bounds."""
+    """`statistic` must have its bounds."""
 
     statistic: ClassVar[Statistic]
 
@@ -79,13 +97,13 @@ class StatisticContract:
 
     @property
     def planned(self) -> AskedOf:
-        """As it is asked of the records of `holdings`."""
+        """The statistic with its plan for the records of `holdings`."""
         return planned(self.statistic, Facts.of_one_server(12, 12))
 
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
         """Records within the bounds, dealt to parties that hold one at least."""
         generator = np.random.default_rng(seed)
-        bounds = self.statistic.column_bounds
+        bounds = known_bounds(self.statistic)
         columns = {
             name: generator.uniform(*bounds.get(name, (0.0, 1.0)), records)
             for name in self.statistic.columns
@@ -112,9 +130,9 @@ class StatisticContract:
 
     @pytest.mark.parametrize("value", [{}, [[]], "\0", None, 10**30, True])
     def test_parameters_of_another_type_are_refused(self, value: object) -> None:
-        """Whatever comes over the wire: refused in one line, or taken as what it says."""
+        """Any value that comes over the wire is refused in one line, or taken as what it says."""
         for field in dataclasses.fields(self.statistic):
-            parameters = {**self.statistic.parameters(), field.name: value}
+            parameters = {**self.statistic.parameters(), wire_name(field): value}
             try:
                 built = type(self.statistic).from_parameters(parameters)
             except LocalError:
@@ -170,7 +188,8 @@ class StatisticContract:
         assert deviations.shape == shape_of(self.statistic.reference(holdings)).values().shape
 
     def test_replacing_a_record_moves_no_more_than_the_sensitivity(self) -> None:
-        """Of what is measured, where noise is on that itself; a tree of noises has its proof."""
+        """Checks the measured values where noise is added to them; a tree of noises has its own
+        proof."""
         if self.plan.noises != self.plan.released:
             pytest.skip("its noise is not on what is measured: that has a proof of its own")
         for seed in range(20):
@@ -184,11 +203,11 @@ class StatisticContract:
                 self.plan.measure(self.plan.encode(each).sum(axis=0, dtype=np.uint64))
                 for each in (holdings, replaced)
             )
-            assert int(np.abs(signed(after - before)).sum()) <= self.plan.sensitivity
+            check_moved(self.plan, after - before)
 
     def test_a_record_that_is_anything_changes_itself_alone(self) -> None:
-        """Whatever its cells hold: it is answered for, no other record is encoded otherwise, and
-        the sum moves within the sensitivity."""
+        """Whatever a record's cells hold, the party answers, other records are encoded as before,
+        and the sum moves within the sensitivity."""
         before = self.holdings(parties=6, records=6)
         for text in ANYTHING:
             for name in self.statistic.columns:
@@ -198,7 +217,8 @@ class StatisticContract:
                 check_one_record(self.statistic, before, after)
 
     def test_what_a_record_is_adds_up_to_the_vectors(self) -> None:
-        """A measurement is what proofs, randomizers and keys go by: it must be what is encoded."""
+        """Proofs, randomizers and keys rely on the measurement, so it must agree with the
+        encoding."""
         measurement = self.plan.measurement
         if measurement is None or isinstance(self.plan, Points):
             pytest.skip("its records are nothing that is known")

@@ -1,17 +1,21 @@
-"""The contract of a statistic: encode at the party, decode at the coordinator, plain reference."""
+"""The contract of a statistic, and contracts for what only some statistics can do.
+
+Everything here is public: parties, servers and coordinator each build the same statistic from its
+parameters.
+"""
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.parameters import Parametrized, as_taken, fits
+from tallyroom.protocols.statistics.option import Parametrized, as_taken, fits
 from tallyroom.protocols.statistics.release import Answer, Release
 
 Bounds = tuple[float, float]
@@ -19,24 +23,22 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Statistic(Parametrized, ABC):
-    """A statistic over records with named columns. Most are about one column, clipped to public
-    bounds: `protocols.statistics.bounded.BoundedColumn`.
+    """A statistic over records with named columns: a frozen dataclass of a person's options.
 
-    Everything here is public: parties, servers and coordinator each build the same statistic from
-    its parameters.
+    Most statistics clip one column to public bounds:
+    `protocols.statistics.bounded.BoundedColumn`.
     """
 
     part_of: ClassVar[str] = ""
-    """The study whose question it is, if only that study asks it: the command does not offer it."""
+    """The study that asks it, if nobody else does: the command does not offer the statistic."""
 
     def __post_init__(self) -> None:
         self._take_python()
 
     def _take_python(self) -> None:
-        """As people write it: one number or name where there may be several, 2 for the choice "2".
-
-        Raises `LocalError`, which is a ValueError, for a value of another type.
-        """
+        """Takes options as people write them in Python: one number or name where there may be
+        several, 2 for the choice "2". Raises `LocalError`, which is a ValueError, for a value of
+        another type."""
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
             taken = as_taken(value, each.type)
@@ -45,49 +47,61 @@ class Statistic(Parametrized, ABC):
             if taken is not value:
                 object.__setattr__(self, each.name, taken)
 
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that it reads."""
+
     @abstractmethod
     def plan(self, facts: Facts) -> Plan:
-        """What is computed for it, given what is public. Raises `LocalError` if nothing can be."""
+        """The plan that all roles follow, given what is public. Raises `LocalError` if there is no
+        way to compute the statistic."""
 
     @abstractmethod
     def read(self, release: Release) -> Answer:
-        """The answer, from what was released; it spends nothing."""
-
-    @property
-    def asked_as(self) -> str:
-        """The name that a user knows it by."""
-        return self.part_of or self.name
+        """The answer, from what was released; reading spends nothing."""
 
     @abstractmethod
     def reference(self, holdings: Holdings) -> Estimate:
         """The plain statistic of the raw records, as numpy, scipy or scikit-learn compute it:
         without clipping, rounding or noise."""
 
+
+def asked_as(statistic: Statistic) -> str:
+    """The name that users know it by: its own, or that of the only study that asks it."""
+    return statistic.part_of or statistic.name
+
+
+# --- what some statistics can do ---
+
+
+class ReadsNames(ABC):
+    """A statistic that reads names, not numbers, in some of its columns."""
+
     @property
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the data that it is about."""
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        """Those of the columns whose public bounds must be known."""
-        return ()
-
-    @property
     def named_columns(self) -> tuple[str, ...]:
-        """Those of its columns that are of names rather than of numbers."""
-        return ()
+        """The columns that hold names."""
+
+
+class Piloted(ABC):
+    """A statistic that plans by public data that is like the data it is asked about."""
+
+    @abstractmethod
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
+        """The statistic planned by public data, within `bounds` by column where it has none of its
+        own. Raises `LocalError` for data that it cannot plan by."""
 
     @property
-    def column_bounds(self) -> Mapping[str, Bounds]:
-        """The public bounds that are known, by column; values are clipped to them."""
-        return {}
+    @abstractmethod
+    def open_to_pilot(self) -> bool:
+        """Whether public data would decide something better than the defaults."""
 
-    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
-        """The statistic with bounds that a data set publishes, where it has none of its own."""
-        return self
 
-    def check_bounds(self) -> None:
-        """Raises `LocalError` where bounds are needed and not known."""
-        if missing := [name for name in self.bounded if name not in self.column_bounds]:
-            raise LocalError(f"{self.name} needs public bounds of column {missing[0]!r}")
+@runtime_checkable
+class ReadBetweenThresholds(Protocol):
+    """A statistic whose number of `thresholds` may be chosen when a run is planned."""
+
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """The error (root mean square) that so many thresholds cause without any noise, given the
+        truth; None where the number of thresholds is not to be chosen."""

@@ -1,12 +1,12 @@
 """Statistics of counts at thresholds: how many values are at most τ_1 < … < τ_N.
 
 Thresholds come from the public range alone: a grid that ended at the data's minimum and maximum, as
-S0 writes it, would not be private. A comparison key has one size for any number of them.
+S0 writes it, would not be private. The size of a comparison key does not depend on their number.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.thresholds import ThresholdGrid
-from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
+from tallyroom.protocols.plans.thresholds import ThresholdGrid, quantiles
+from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import ANYWHERE, Noise, Release
 
@@ -31,20 +33,23 @@ SMOOTHINGS = ("monotone", "none", "1", "2")
 SOLVERS = ("interior-point", "cvxopt")
 
 
+def strategy_option(help: str, choices: tuple[str, ...] = tuple(STRATEGIES)) -> Any:
+    """The option `--strategy`, which was called `--mechanism` before."""
+    return option("hierarchy", help, choices=choices, former="mechanism")
+
+
 @dataclass(frozen=True)
 class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
-    `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
+    `strategy` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
     again and spends nothing: `monotone` is the nearest such curve within [0, 1], which no run's
     error grows by; `1` and `2` are S0's Eq. 3 in that norm, within [0, 1] if `box`.
     """
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    mechanism: str = option(
-        "hierarchy", "Which mechanism adds the noise.", choices=tuple(MECHANISMS)
-    )
+    strategy: str = strategy_option("Which counts get noise.")
     smooth: str = option(
         "monotone",
         "How the curve is made non-decreasing again: the nearest such, or by a norm of the noise.",
@@ -60,13 +65,13 @@ class Cumulative(BoundedColumn):
         choices=(AUTO, *RANDOMIZERS),
     )
 
-    mechanisms: ClassVar[tuple[str, ...]] = tuple(MECHANISMS)
+    strategies: ClassVar[tuple[str, ...]] = tuple(STRATEGIES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for kind, known in (
             ("spacing", SPACINGS),
-            ("mechanism", self.mechanisms),
+            ("strategy", self.strategies),
             ("smooth", SMOOTHINGS),
             ("solver", SOLVERS),
             ("randomizer", (AUTO, *RANDOMIZERS)),
@@ -81,11 +86,11 @@ class Cumulative(BoundedColumn):
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
 
     def _check_smoothing(self) -> None:
-        norms = MECHANISMS[self.mechanism].smoothings
+        norms = STRATEGIES[self.strategy].smoothings
         if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
-                f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
-                "or --mechanism tree"
+                f"the {self.strategy} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                "or --strategy tree"
             )
 
     @cached_property
@@ -98,16 +103,17 @@ class Cumulative(BoundedColumn):
         return self.grid.values
 
     @cached_property
-    def strategy(self) -> CurveMechanism:
-        return MECHANISMS[self.mechanism](self.thresholds)
+    def curve_strategy(self) -> CurveStrategy:
+        return STRATEGIES[self.strategy](self.thresholds)
 
     @property
     def encoding(self) -> UpToThresholds:
-        return UpToThresholds(self.value, self.grid, self.strategy.hierarchy, self.randomizer)
+        return UpToThresholds(self.value, self.grid, self.curve_strategy.hierarchy, self.randomizer)
 
     def plan(self, facts: Facts) -> Plan:
-        """The same for all that is read off such a curve, so one release serves them all."""
-        return NoisySum(self.encoding, self.strategy, reusable=True)
+        """One plan for all statistics that are read off such a curve, so one release serves them
+        all."""
+        return NoisySum(self.encoding, self.curve_strategy, reusable=True)
 
     def curve(self, release: Release) -> Column:
         """The distribution function at the thresholds, from what was released."""
@@ -118,19 +124,51 @@ class Cumulative(BoundedColumn):
         if self.smooth == "monotone":
             return monotone(self.unsmoothed(release))
         values, norm = release.integers.astype(np.float64), int(self.smooth)
-        return self.strategy.smoothed(values, release.records, norm, self.box, self.solver)
+        return self.curve_strategy.smoothed(values, release.records, norm, self.box, self.solver)
 
     def unsmoothed(self, release: Release) -> Column:
         """The unbiased curve, whose errors are those of the noise."""
-        return self.strategy.estimate(release.integers.astype(np.float64), release.records)
+        return self.curve_strategy.estimate(release.integers.astype(np.float64), release.records)
 
     def band(self, release: Release, noise: Noise) -> Interval:
         """The interval of the unbiased curve at each threshold."""
-        errors: Column = np.sqrt(self.strategy.count_variances(noise.variance)) / release.records
-        width = noise.width(self.strategy.noises_in_count)
+        errors: Column = (
+            np.sqrt(self.curve_strategy.count_variances(noise.variance)) / release.records
+        )
+        width = noise.width(self.curve_strategy.noises_in_count)
         return Interval.around(self.unsmoothed(release), errors, width, ANYWHERE)
 
     def true_curve(self, holdings: Holdings) -> Column:
-        """On the raw records: those above the range are at most no threshold."""
+        """The curve of the raw records; values above the range are at most none of the
+        thresholds."""
         values = np.sort(self.raw(holdings))
         return np.searchsorted(values, self.x, side="right") / holdings.rows
+
+
+# --- quantiles ---
+
+
+def at_quantiles(wanted: tuple[float, ...], values: list[float]) -> Estimate:
+    """The value at each quantile: one number, or a curve where several are wanted."""
+    return values[0] if len(values) == 1 else Curve(list(wanted), values)
+
+
+@dataclass(frozen=True)
+class OfQuantiles(BoundedColumn):
+    """Quantiles of a column. Name it before the base that says how they are found."""
+
+    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
+
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for quantile in self.quantile:
+            if not 0 <= quantile <= 1:
+                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
+        if not self.quantile:
+            raise LocalError("say which quantile: --quantile 0.5")
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """The quantiles of the raw records; a threshold lies up to one step above."""
+        return at_quantiles(self.quantile, quantiles(self.raw(holdings), self.quantile))

@@ -1,9 +1,9 @@
 """A curator's mechanisms on both classes' counts, whose noise fits the data at hand (S3, S2 §3).
 
 Smooth sensitivity needs the sorted data itself, so these run with the `curator` aggregator alone:
-the curator sums parties' exact counts, computes the answer, and publishes that under its noise.
-Nobody else sees a count; everybody trusts the curator. A record is to them a score rounded up to
-one of the thresholds, and a label: that is settled at the party, before any mechanism.
+the curator sums parties' exact counts, computes the answer, and publishes it under noise. Nobody
+else sees a count; everybody trusts the curator. The mechanisms see a record as a label and a score
+rounded up to one of the thresholds; the party rounds it before any mechanism runs.
 """
 
 from collections.abc import Callable
@@ -80,13 +80,13 @@ class SmoothArea(CuratorMechanism):
         return np.array([int(clipped / GRID)], dtype=np.uint64)
 
     def exact(self, total: Vector) -> Fraction:
-        """Of the counts themselves."""
+        """The area of exact counts."""
         negatives, positives = cells_of(total)
         cells = np.arange(len(negatives), dtype=np.float64)
         return _AREAS[self.area](np.repeat(cells, positives), np.repeat(cells, negatives))
 
     def read(self, release: Release) -> float:
-        """The area as it was published, or of exact counts."""
+        """The published area, or the area of exact counts."""
         return float(
             self.exact(release.values) if release.exact else int(release.integers[0]) * GRID
         )
@@ -107,8 +107,7 @@ BINORMAL_POINTS = 256
 def binormal_curve(area: float) -> Judgement:
     """The symmetric binormal ROC curve of an area (S3 §5).
 
-    It has the area's error, and besides whatever the true curve's shape differs by. It knows of no
-    threshold.
+    It has the area's error, and in addition that of the true curve's shape. It has no thresholds.
     """
     x = np.linspace(1.0, 0.0, BINORMAL_POINTS + 1)
     return Judgement(np.full(len(x), np.nan), x, binormal(area, x), np.nan, np.nan, area=area)
@@ -116,7 +115,7 @@ def binormal_curve(area: float) -> Judgement:
 
 def binormal(area: float, x: Column) -> Column:
     """y = Φ(√2·Φ⁻¹(AUC) + Φ⁻¹(x)), from (0, 0) to (1, 1)."""
-    from scipy import special  # a party needs none of it
+    from scipy import special  # parties do not need it
 
     with np.errstate(invalid="ignore"):
         y = special.ndtr(np.sqrt(2.0) * special.ndtri(area) + special.ndtri(x))
@@ -124,7 +123,7 @@ def binormal(area: float, x: Column) -> Column:
 
 
 FIXED_POINT = 1 << 20
-"""Estimated counts are published in such parts of 1."""
+"""Estimated counts are published in multiples of 1/`FIXED_POINT`."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class CountsInBins(CuratorMechanism):
         return np.concatenate([found.thresholds, bins]).view(np.uint64)
 
     def read(self, release: Release, scores: ClassCounts, best: str) -> Judgement:
-        """The curve at the ends of the bins, or of exact counts at all thresholds."""
+        """The curve at the ends of the bins, or at all thresholds if counts are exact."""
         values, x = release.integers, scores.x
         if release.exact:
             [found] = ClassCurves(scores.points).exact(values.astype(np.float64))

@@ -1,12 +1,12 @@
-"""How estimates are drawn on matplotlib's axes, which the caller brings. Colours are told apart by
-lightness too."""
+"""Draws estimates on matplotlib's axes, which the caller brings. Colours differ in lightness
+too."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tallyroom.protocols.plans.interval import Interval, laplace_width
+from tallyroom.protocols.plans.interval import COVERED, NOISE, WIDEST, Interval
 from tallyroom.protocols.records import Column
 
 if TYPE_CHECKING:
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
 SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
-BAND = "95 % interval of the noise"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a statistic's curve is drawn, and what its axes say.
+    """The way a statistic's curve is drawn, and the labels of its axes.
 
     `steps` is a curve with its band, `marks` one place for each point, `bars` a histogram whose
     points are the left ends of bins.
@@ -33,14 +32,14 @@ class Style:
 
     @property
     def legend(self) -> Literal["best", "upper left"]:
-        """Where there is room for it: rising curves leave their upper left free."""
+        """The place of the legend: rising curves leave their upper left free."""
         return "best" if self.kind == "bars" else "upper left"
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What is drawn with an estimate: `interval` is what the noise may have done, `noisy` tells
-    that there is some; `unsmoothed` is the curve before it was smoothed; `name` says what it is."""
+    """Things drawn with an estimate: its `interval`, whether the estimate is
+    `noisy`, the `unsmoothed` curve, and the `name` of the statistic."""
 
     name: str = ""
     style: Style = field(default_factory=Style)
@@ -53,15 +52,22 @@ class Beside:
         return "private" if self.noisy else "without noise"
 
     @property
+    def bar_words(self) -> str:
+        """What the error bars and the band show."""
+        covers = NOISE if self.interval is None else self.interval.covers
+        return f"95 % interval of {COVERED[covers]}"
+
+    @property
     def band(self) -> Column | None:
-        """Half widths of 95 % or more, as of one noise; None where there is no noise, or its effect
-        is not known."""
+        """Half widths of at least 95 %, as for a single noise; None if there is no noise, or if its
+        effect is not known."""
         if self.interval is None or not np.isfinite(self.interval.errors).all():
             return None
-        return laplace_width(1) * self.interval.errors
+        return WIDEST * self.interval.errors
 
     def bars(self, values: Column) -> Column | None:
-        """How far the interval goes below and above; None where there is none."""
+        """How far the interval reaches below and above the estimate; None if there is no
+        interval."""
         if self.interval is None or self.interval.unknown:
             return None
         if self.interval.low.shape != values.shape:
@@ -85,11 +91,11 @@ def draw_number(axes: "Axes", value: float, truth: float | None, beside: Beside)
         fmt="o",
         color=PRIVATE,
         capsize=4,
-        label=f"estimate {value:.6g}" + ("" if band is None else f", {BAND}"),
+        label=f"estimate {value:.6g}" + ("" if band is None else f", {beside.bar_words}"),
     )
     axes.set_yticks([])
     low, high = axes.get_xlim()
-    if high - low < 1e-6 * max(abs(value), 1e-300):  # all there is lies in one place
+    if high - low < 1e-6 * max(abs(value), 1e-300):  # everything lies in one place
         room = abs(value) / 20 or 1.0
         axes.set_xlim(value - room, value + room)
         axes.ticklabel_format(useOffset=False)
@@ -109,7 +115,14 @@ def _steps(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) 
     x, y = np.array(curve.x), np.array(private.y)
     if (band := beside.interval) is not None and band.low.shape == x.shape:
         axes.fill_between(
-            x, band.low, band.high, step="post", color=PRIVATE, alpha=0.18, lw=0, label=BAND
+            x,
+            band.low,
+            band.high,
+            step="post",
+            color=PRIVATE,
+            alpha=0.18,
+            lw=0,
+            label=beside.bar_words,
         )
     if truth is not None:
         axes.step(x, truth.y, where="post", color=TRUTH, lw=2.4, label="truth")
@@ -136,7 +149,7 @@ def _marks(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) 
         ms=6,
         capsize=4,
         color=PRIVATE,
-        label=beside.label if band is None else f"private, {BAND}",
+        label=beside.label if band is None else f"private, {beside.bar_words}",
     )
     axes.set_xticks(places, [f"{curve.x[i]:g}" for i in order])
     axes.set_xlim(-0.6, len(order) - 0.4)
@@ -164,7 +177,7 @@ def _bars(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -
         fmt="o",
         ms=3,
         color=PRIVATE,
-        label=beside.label if band is None else f"private, {BAND}",
+        label=beside.label if band is None else f"private, {beside.bar_words}",
     )
 
 
@@ -181,7 +194,7 @@ def draw_counts(axes: "Axes", counts: "Counts", truth: "Counts | None", beside: 
         fmt="o",
         ms=3,
         color=PRIVATE,
-        label=beside.label if band is None else f"private, {BAND}",
+        label=beside.label if band is None else f"private, {beside.bar_words}",
     )
     axes.set_yticks(at, [name if len(name) <= 24 else f"{name[:23]}…" for name in counts.names])
     axes.invert_yaxis()
@@ -189,7 +202,7 @@ def draw_counts(axes: "Axes", counts: "Counts", truth: "Counts | None", beside: 
 
 
 def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: Beside) -> None:
-    """Each in its colour, its truth dashed."""
+    """Draws each curve in its colour, and its truth dashed."""
     for place, (name, curve) in enumerate(curves.named.items()):
         colour = SEVERAL[place % len(SEVERAL)]
         axes.plot(curve.x, curve.y, color=colour, lw=1.4, label=name)
@@ -201,7 +214,7 @@ def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: 
 
 
 def draw_grid(axes: "Axes", grid: "CellGrid", beside: Beside) -> None:
-    """Darker where there is more."""
+    """Draws cells with larger counts darker."""
     axes.pcolormesh(grid.x, grid.y, np.array(grid.cells), cmap="Greys")
     axes.plot([], [], "s", color=QUIET, label=beside.label)
     axes.set_xlabel(beside.style.across)
@@ -209,7 +222,7 @@ def draw_grid(axes: "Axes", grid: "CellGrid", beside: Beside) -> None:
 
 
 def draw_table(axes: "Axes", heads: list[str], rows: list[list[str]]) -> None:
-    """The first rows, in type."""
+    """Prints the first rows."""
     axes.set_axis_off()
     if rows:
         axes.table(cellText=rows[:MOST_ROWS], colLabels=heads, loc="upper center")
@@ -219,7 +232,7 @@ MOST_ROWS = 12
 
 
 def geometric(x: Column) -> bool:
-    """Whether points lie on a logarithmic grid, of which three say enough."""
+    """Whether points lie on a logarithmic grid; three points are enough to tell."""
     if len(x) < 3 or x[0] <= 0:
         return False
     ratios, steps = x[1:] / x[:-1], np.diff(x)

@@ -14,25 +14,35 @@ from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.interval import (
+    NORMAL,
+    POPULATION,
+    Interval,
+    count_deviations,
+)
 from tallyroom.protocols.plans.thresholds import (
     LEAST_IN_PARTS,
     LEAST_QUANTILE,
     ThresholdGrid,
     as_written,
 )
-from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
+from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
     MAX_CHOSEN,
     UNSURE,
 )
-from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
+from tallyroom.protocols.statistics.cumulative import (
+    SMOOTHINGS,
+    Cumulative,
+    OfQuantiles,
+    at_quantiles,
+    strategy_option,
+)
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 
@@ -48,7 +58,10 @@ class Ecdf(Cumulative):
         has left it."""
         curve = self.curve(release)
         if (noise := release.noise) is None:
-            return Answer(self._told(curve), None, release.records, foretold=True)
+            sampled = self._sampled(curve, None, release.records)
+            return Answer(
+                self._told(curve), None, release.records, foretold=True, population=sampled
+            )
         band = self.band(release, noise)
         within = Interval(band.errors, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
         before = None if self.smooth == "none" else self._told(self.unsmoothed(release))
@@ -58,7 +71,12 @@ class Ecdf(Cumulative):
             release.records,
             unsmoothed=before,
             foretold=noise.law_is_public,
+            population=self._sampled(curve, within.holding(curve), release.records),
         )
+
+    def _sampled(self, curve: Column, noise: Interval | None, records: int) -> Interval:
+        deviations = count_deviations(curve * records, records) / records
+        return Interval.sampled(curve, noise, deviations, (0.0, 1.0))
 
     def reference(self, holdings: Holdings) -> Estimate:
         return self._told(self.true_curve(holdings))
@@ -67,7 +85,8 @@ class Ecdf(Cumulative):
         return Curve(self.x.tolist(), curve.tolist())
 
     def between_thresholds(self, truth: Estimate) -> float | None:
-        """Somebody who reads it halfway between two may be off by half of the step there."""
+        """Somebody who reads the curve halfway between two thresholds may be off by half of the
+        step."""
         steps = np.diff(shape_of(truth).values(), prepend=0.0)
         return float(np.sqrt(np.mean(steps**2) / 12))
 
@@ -84,41 +103,40 @@ class Quantile(OfQuantiles, Cumulative):
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
-    mechanism: str = option(
-        "hierarchy",
-        "Which mechanism adds the noise; max adds it to scores and tells the quantile alone.",
-        choices=(*MECHANISMS, "max"),
+    strategy: str = strategy_option(
+        "Which counts get noise; max adds it to scores and tells the quantile alone.",
+        (*STRATEGIES, "max"),
     )
     within: tuple[float, ...] = ()
     fanned: bool = False
 
     name: ClassVar[str] = "quantile"
-    mechanisms: ClassVar[tuple[str, ...]] = (*MECHANISMS, "max")
+    strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "max")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
-            raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
+            raise LocalError(f"`within` takes two ends, and at least {LEAST_IN_PARTS} thresholds")
         if self.fanned and not self.within:
-            raise LocalError("thresholds are fanned out from a part of the range: there is none")
+            raise LocalError("`fanned` needs a part of the range: give `within`")
         if self.within and None not in (self.lower, self.upper):
             _ = self.x
         if self.by_max and len(self.quantile) > MAX_CHOSEN:
-            raise LocalError(f"--mechanism max takes 1 to {MAX_CHOSEN} quantiles")
+            raise LocalError(f"--strategy max takes 1 to {MAX_CHOSEN} quantiles")
         if self.by_max and not 2 <= self.thresholds <= MAX_CANDIDATES:
             raise LocalError(
-                f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
+                f"--strategy max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
             )
 
     def _check_smoothing(self) -> None:
         if not self.by_max:
             super()._check_smoothing()
         elif self.smooth in ("1", "2"):
-            raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
+            raise LocalError("--strategy max releases no curve: leave --smooth out")
 
     @property
     def by_max(self) -> bool:
-        return self.mechanism == "max"
+        return self.strategy == "max"
 
     @cached_property
     def grid(self) -> ThresholdGrid:
@@ -131,7 +149,7 @@ class Quantile(OfQuantiles, Cumulative):
         step = self.grid.step
         words = f"quantiles are thresholds, up to {step:.3g} apart"
         encoding = replace(self.encoding, grid_step=step, grid_words=words)
-        return NoisySum(encoding, self.strategy, reusable=True)
+        return NoisySum(encoding, self.curve_strategy, reusable=True)
 
     def _choice(self, facts: Facts) -> NoisyChoice:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
@@ -158,35 +176,43 @@ class Quantile(OfQuantiles, Cumulative):
         estimate = at_quantiles(self.quantile, found.tolist())
         if (noise := release.noise) is None:
             return Answer(estimate, None, release.records, foretold=True)
-        width = noise.width(self.strategy.noises_in_count)
-        interval = self._inverted(self.band(release, noise), width).holding(found)
-        return Answer(estimate, interval, release.records)
-
-    def _inverted(self, band: Interval, width: float) -> Interval:
-        """The band's upper side reaches the quantile first, its lower side last.
-
-        Only so many points of it are looked at that it rises by about `FINE` deviations from one to
-        the next: among more, noise alone reaches the quantile early. A threshold is held if the
-        band holds the quantile halfway up the step there, so that ends are not one-sided; but half
-        a step is taken for `FINE` deviations at most, or steep steps would be missed.
-        """
-        wanted = np.maximum(self.quantile, LEAST_QUANTILE)
-        deviation = float(np.median(band.high - band.low)) / (2 * width)
-        if not math.isfinite(deviation):
-            return Interval(*np.full((3, len(wanted)), np.nan))
-        stride = max(1, int(FINE * deviation * self.thresholds))
-        points = np.arange(self.thresholds - 1, -1, -stride)[::-1]
-        low, high = (crossing(points, side[points], wanted) for side in (band.high, band.low))
-        half = np.minimum(0.5, FINE * np.abs(high - low) / (2 * width))
-        first, last = (
-            self.x[np.clip(np.ceil(each), 0, self.thresholds - 1).astype(np.intp)]
-            for each in (low + half, high - half)
+        counts = self.unsmoothed(release) * release.records
+        errors = np.sqrt(self.curve_strategy.count_variances(noise.variance))
+        drawn = noise.width(self.curve_strategy.noises_in_count) * errors
+        if not np.isfinite(drawn).all():
+            return release.without_errors(estimate, UNKNOWN_LAW)
+        return Answer(
+            estimate,
+            self._within(counts, drawn, release.records).holding(found),
+            release.records,
+            population=self._of_population(counts, drawn, release.records).holding(found),
         )
-        first, last = np.minimum(first, last), np.maximum(first, last)
-        return Interval((last - first) / (2 * width), first, last)
+
+    def _within(self, counts: Column, drawn: Column, records: int) -> Interval:
+        """The cells that the quantile of these records may lie in, each as a whole: wherever in
+        its cell it lies, an atom or a gap, the interval holds it."""
+        ranks = [max(1, math.ceil(as_written(q) * records)) for q in self.quantile]
+        return self._cells([cells_of(counts, drawn, rank - 1, rank) for rank in ranks])
+
+    def _of_population(self, counts: Column, drawn: Column, records: int) -> Interval:
+        """The same of the population's quantile q: of n records drawn from it, as many as a
+        binomial law of n and q says lie up to there."""
+        if min(min(q, 1 - q) for q in self.quantile) * records < LEAST_BEYOND:
+            return Interval.none(len(self.quantile), TOO_FAR_OUT, POPULATION)
+        found = []
+        for q in self.quantile:
+            half = np.hypot(drawn, NORMAL * math.sqrt(records * q * (1 - q)))
+            found.append(cells_of(counts, half, records * q, records * q))
+        return replace(self._cells(found), covers=POPULATION)
+
+    def _cells(self, cells: list[tuple[int, int]]) -> Interval:
+        """From where the first of some cells begins to where the last ends, for each quantile."""
+        first, last = np.array(cells).T
+        low, high = np.append(self.bounds[0], self.x)[first], self.x[last]
+        return Interval((high - low) / (2 * NORMAL), low, high)
 
     def between_thresholds(self, truth: Estimate) -> float | None:
-        """As far as a quantile that lies anywhere within a step."""
+        """The error of a quantile that lies anywhere within a step."""
         return self.grid.step / math.sqrt(3)
 
 
@@ -217,16 +243,18 @@ class CumulativeHistogram(Cumulative):
         the unbiased curve are linear in the noise: their deviation is measured on noise."""
         records = release.records
         estimate = self._bins(self.curve(release) * records)
-        if (noise := release.noise) is None:
-            return Answer(estimate, None, records, foretold=True)
-        counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
-        errors = bin_deviations(self.strategy) * math.sqrt(noise.variance)
         span = ANYWHERE if self.smooth == "none" else (0.0, math.inf)
+        if (noise := release.noise) is None:
+            sampled = Interval.of_expected_counts(estimate.values(), None, records, span)
+            return Answer(estimate, None, records, foretold=True, population=sampled)
+        counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
+        errors = bin_deviations(self.curve_strategy) * math.sqrt(noise.variance)
         interval = Interval.around(counts, errors, noise.width(), span).holding(estimate.values())
-        return Answer(estimate, interval, records, foretold=noise.law_is_public)
+        sampled = Interval.of_expected_counts(estimate.values(), interval, records, span)
+        return Answer(estimate, interval, records, foretold=noise.law_is_public, population=sampled)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """Of the raw records: those outside the range are in no bin."""
+        """The counts of the raw records; values outside the range are in no bin."""
         values = np.sort(self.raw(holdings))
         counts = np.searchsorted(values, self.x, side="right").astype(np.float64)
         return self._bins(counts - np.searchsorted(values, self.bounds[0], side="left"))
@@ -241,35 +269,46 @@ MOST_PROBED = 1 << 21
 
 
 @lru_cache(maxsize=8)
-def bin_deviations(mechanism: CurveMechanism) -> Column:
-    """Of each bin, per unit of the noise's: from draws of noise with a fixed seed, which has a
-    relative error of 4 % with 256 of them."""
+def bin_deviations(strategy: CurveStrategy) -> Column:
+    """The deviation of each bin, per unit of the noise's. It comes from draws of noise with a fixed
+    seed; 256 draws have a relative error of 4 %."""
     generator = np.random.default_rng(0)
-    probes = max(16, min(PROBES, MOST_PROBED // max(1, mechanism.noises)))
-    squares = np.zeros(mechanism.points)
+    probes = max(16, min(PROBES, MOST_PROBED // max(1, strategy.noises)))
+    squares = np.zeros(strategy.points)
     for _ in range(probes):
-        noise = np.rint(generator.normal(scale=PROBED, size=mechanism.noises)).astype(np.int64)
-        placed = signed(mechanism.place(noise.view(np.uint64))).astype(np.float64)
-        squares += np.diff(mechanism.estimate(placed, 1), prepend=0.0) ** 2
+        noise = np.rint(generator.normal(scale=PROBED, size=strategy.noises)).astype(np.int64)
+        placed = signed(strategy.place(noise.view(np.uint64))).astype(np.float64)
+        squares += np.diff(strategy.estimate(placed, 1), prepend=0.0) ** 2
     deviations: Column = np.sqrt(squares / probes) / PROBED
     return deviations
 
 
 PROBED = 1e6
-"""So large that the one record of a probe and rounding do not matter."""
+"""The deviation of a probe's noise: so large that rounding and the probe's one record do not
+matter."""
 
 
-FINE = 0.3
+LEAST_BEYOND = 10
+"""Records beyond a quantile, on average, for which a binomial law is as good as normal."""
+TOO_FAR_OUT = (
+    f"fewer than {LEAST_BEYOND} records lie beyond the quantile, too few to tell how sampling "
+    "moves it; ask for one nearer to the middle"
+)
+UNKNOWN_LAW = "the noise of each count is not known; --aggregator additive tells it"
 
 
-def crossing(points: NDArray[np.intp], curve: Column, quantiles: Column) -> Column:
-    """Where a curve that is straight between its points reaches each quantile."""
-    after = inverse(curve, quantiles)
-    before = np.maximum(after - 1, 0)
-    rise = np.maximum(curve[after] - curve[before], 1e-300)
-    share = np.where(after > before, np.clip((quantiles - curve[before]) / rise, 0.0, 1.0), 0.0)
-    found: Column = points[before] + share * (points[after] - points[before])
-    return found
+def cells_of(counts: Column, half: Column, before: float, upto: float) -> tuple[int, int]:
+    """The first and the last cell that may be the one in which the true counts pass from `before`
+    or less to `upto` or more, where each count is off by `half` at most with 97.5 % to each side.
+
+    It is missed only if the noise of the count at its own end, or at its beginning, is larger:
+    in 5 % of runs at most, whatever the values are. Noise at other thresholds can only widen the
+    range, so where many of them stand close together it holds more than 95 %.
+    """
+    reached = np.append((counts >= upto - half)[:-1], True)  # all records lie up to the last
+    begun = np.append(True, (counts <= before + half)[:-1])
+    first, last = int(np.argmax(reached)), len(counts) - 1 - int(np.argmax(begun[::-1]))
+    return min(first, last), max(first, last)
 
 
 def inverse(curve: Column, quantiles: Column) -> NDArray[np.intp]:

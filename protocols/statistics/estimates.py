@@ -7,7 +7,7 @@ drawn. A plain float is a number (`shape_of`).
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -26,32 +26,38 @@ MOST_SHOWN = 8
 
 
 class Shape(ABC):
-    """What an estimate looks like."""
+    """The shape of an estimate."""
 
     scalar = False
-    """Whether it is one number, which is told with its truth."""
+    """Whether the estimate is one number, which is shown beside its truth."""
 
     @abstractmethod
     def values(self) -> Column:
-        """All its numbers that noise is in, in order."""
+        """All its numbers that contain noise, in order."""
 
     @abstractmethod
     def as_json(self) -> object:
-        """As `--json` prints it: numbers that are not finite by their name, `inf` or `nan`."""
+        """The estimate as `--json` prints it; numbers that are not finite are written `inf` or
+        `nan`."""
 
     @abstractmethod
     def table(self) -> tuple[Heads, Cells]:
-        """As a table: the heads of its columns, and its rows."""
+        """The estimate as a table: the heads of its columns, and its rows."""
 
     def in_rows(self, numbers: Column) -> dict[str, Column]:
-        """Numbers that belong to `values`, by the rows of the table: under the name of the column
-        that they are about, none where a row has one value. Empty where they do not fit."""
+        """Assigns numbers that belong to `values` to the rows of the table, under the name of their
+        column; the name is empty where a row has one value. Returns nothing if the numbers do not
+        fit."""
         whole = len(self.values()) == len(numbers) == len(self.table()[1])
         return {"": numbers} if whole else {}
 
     @abstractmethod
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
-        """Draws it beside the truth, where that is known and of the same shape."""
+        """Draws the estimate, and the truth if it is known and has the same shape."""
+
+    def beside(self, estimate: "Estimate") -> Self:
+        """The truth as it is told beside an estimate."""
+        return self
 
     def error(self, truth: "Estimate") -> Error:
         """Root mean square and largest difference. Raises ValueError for another shape."""
@@ -147,7 +153,7 @@ class Counts(Shape):
 
 @dataclass(frozen=True)
 class Curves(Shape):
-    """Several, by name; a truth has the same names."""
+    """Several curves by name; the truth has the same names."""
 
     named: dict[str, Curve]
 
@@ -167,7 +173,7 @@ class Curves(Shape):
 
     def error(self, truth: "Estimate") -> Error:
         if not isinstance(truth, Curves) or truth.named.keys() != self.named.keys():
-            raise ValueError("curves of other names")
+            raise ValueError("the truth has curves of other names")
         ordered = Curves({name: truth.named[name] for name in self.named})
         return _distance(self.values(), ordered.values())
 
@@ -199,7 +205,7 @@ class Table(Shape):
 
 @dataclass(frozen=True)
 class CellGrid(Shape):
-    """Numbers in cells between the edges `x` and `y`; one list of cells a step of y."""
+    """Numbers in cells between the edges `x` and `y`; one list of cells for each step of y."""
 
     x: list[float]
     y: list[float]
@@ -212,7 +218,7 @@ class CellGrid(Shape):
         return {"x": plain(self.x), "y": plain(self.y), "cells": plain(self.cells)}
 
     def table(self) -> tuple[Heads, Cells]:
-        """One row a cell, by its lower edges."""
+        """One row for each cell, by its lower edges."""
         rows: Cells = [
             [x, y, cell]
             for y, cells in zip(self.y, self.cells, strict=False)
@@ -226,11 +232,10 @@ class CellGrid(Shape):
 
 @dataclass(frozen=True)
 class Rows(Shape):
-    """Rows as they were found, how many and which is part of the answer.
+    """Rows as they were found; their number and their keys are part of the answer.
 
-    The first `key` columns say what a row is about, the others are numbers. A row that only one
-    side has differs by all that it counts.
-    """
+    The first `key` columns say what a row is about; the others are numbers. A row that only the
+    estimate or only the truth has counts as a difference of all its numbers."""
 
     columns: list[str]
     rows: Cells
@@ -247,7 +252,7 @@ class Rows(Shape):
 
     def error(self, truth: "Estimate") -> Error:
         if not isinstance(truth, Rows) or truth.columns != self.columns or truth.key != self.key:
-            raise ValueError("rows of other columns")
+            raise ValueError("the truth has rows of other columns")
         ours, theirs = self._by_key(), truth._by_key()
         none = np.zeros(len(self.columns) - self.key)
         keys = sorted({*ours, *theirs}, key=repr)
@@ -272,17 +277,17 @@ Estimate = float | Shape
 
 
 def shape_of(estimate: Estimate) -> Shape:
-    """A plain number as a shape; any other is one."""
+    """Wraps a plain number as a shape; returns any other estimate as it is."""
     return estimate if isinstance(estimate, Shape) else Number(float(estimate))
 
 
 def error_of(estimate: Estimate, truth: Estimate | None) -> Error | None:
-    """Against a truth; None where that is not known."""
+    """The error against the truth; None if the truth is not known."""
     return None if truth is None else shape_of(estimate).error(truth)
 
 
 def plain(value: object) -> object:
-    """As JSON has it: a number that is none is told by its name, `inf` or `nan`."""
+    """The value as JSON: numbers that are not finite are written `inf`, `-inf` or `nan`."""
     match value:
         case Shape():
             return value.as_json()

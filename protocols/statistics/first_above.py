@@ -33,7 +33,7 @@ BEYOND = 1e-2
 
 
 def words_of(searches: int) -> str:
-    """The mechanism by name, for a `scale` that is still to be filled in."""
+    """Describes the mechanism, with a {scale} that is still to be filled in."""
     times = "" if searches == 1 else f"{searches} times "
     return (
         f"{times}above threshold (sparse vector technique): geometric noise of scale {{scale:.6g}} "
@@ -59,7 +59,7 @@ class FirstAboveThreshold(Histogram):
         if not 1 <= self.bins < MAX_CANDIDATES:
             raise LocalError(f"--bins must be between 1 and {MAX_CANDIDATES - 1}, not {self.bins}")
         if self.categories:
-            raise LocalError("the names of --categories are in no order: none is the first")
+            raise LocalError("names have no order, so none is the first: leave --categories out")
         if not 1 <= self.threshold <= MAX_THRESHOLD:
             raise LocalError(
                 f"--threshold is from 1 to the number of records, not {self.threshold}"
@@ -89,8 +89,8 @@ class FirstAboveThreshold(Histogram):
 
 @dataclass(frozen=True)
 class FromBothEnds:
-    """How many records are in each bin and above it, from the highest bin down; then in each bin
-    and below it, from the lowest up."""
+    """Counts the records in each bin and above it, from the highest bin down; then the records in
+    each bin and below it, from the lowest up."""
 
     def measure(self, total: Vector) -> Vector:
         above: Vector = np.cumsum(total[::-1], dtype=np.uint64)
@@ -116,7 +116,7 @@ class MagnitudeBounds(OneColumn):
         return NoisyChoice(MagnitudeBins(self.value), rule, units, FromBothEnds(), words_of(2))
 
     def read(self, release: Release) -> Answer:
-        """The ends of the range; infinite where noise found none."""
+        """The ends of the range; infinite where noise hid them."""
         down, up = release.chosen(BINS + 1).tolist()
         lower = -math.inf if down == BINS else float(LEFT[BINS - 1 - down])
         upper = math.inf if up == BINS else float(RIGHT[up])

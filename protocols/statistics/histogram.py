@@ -17,6 +17,7 @@ from tallyroom.protocols.plans.encodings import EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.contract import ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
@@ -25,7 +26,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(BoundedColumn):
+class Histogram(ReadsNames, BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -76,7 +77,7 @@ class Histogram(BoundedColumn):
 
     def plan(self, facts: Facts) -> Plan:
         encoding = self._names if self.categories else self._bins
-        return NoisySum(encoding, PlainSum(encoding.length, encoding.sensitivity))
+        return NoisySum(encoding, PlainSum.of(encoding))
 
     def read(self, release: Release) -> Answer:
         counts = release.integers
@@ -85,7 +86,7 @@ class Histogram(BoundedColumn):
         return release.counts(self._counts(np.maximum(counts, 0)), (0.0, math.inf))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """Of the raw records: those outside the range are in no bin."""
+        """The counts of the raw records; values outside the range are in no bin."""
         if self.categories:
             names = self._names
             return self._counts(np.bincount(names.measured(holdings), minlength=names.length))

@@ -13,8 +13,9 @@ k(d + 1 − k) such terms: 2⌊(d + 1)²/4⌋ at most. The squares add at most 1
 
 **Standard errors.** β = A⁻¹b solves the noisy normal equations; noise (E, e) on (A, b) moves it by
 A⁻¹(e − Eβ) to first order, whose covariance is known exactly, and the sampling of records by the
-usual σ²A⁻¹. Intervals have both. Directions in which the columns spread less than noise alone
-would show are taken to spread that much, which shrinks their coefficients: the result says so.
+usual σ²A⁻¹. Intervals of the noise have the first, of the population both. Directions in which the
+columns spread less than noise alone would show are taken to spread that much, which shrinks their
+coefficients: the result says so.
 """
 
 import math
@@ -30,25 +31,25 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import NORMAL, Interval
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import finite_column
+from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged, finite_column
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import role
-from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
-from tallyroom.protocols.statistics.release import Answer, Noise, Release
+from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Noise, Release
 
 Matrix = NDArray[np.float64]
 
 STEPS = 1 << 18
-"""Of the grid, from the middle of a column's range to either end."""
+"""Steps of the grid from the middle of a column's range to either end."""
 MAX_RECORDS = 1 << 26
 """Sums of products of two columns, 2^36 a record, stay within the ring, noise included."""
 COLLINEAR = 1e-9
-"""Without noise: the least mean square, on columns scaled to [−1, 1], that is told from 0."""
+"""Without noise, a smaller mean square of columns scaled to [−1, 1] is taken for 0."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Products(Encoding):
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which entries the products are of."""
+        """The indices of both factors of each product."""
         rows, columns = np.triu_indices(len(self.scaled) + 1)
         return rows[1:], columns[1:]
 
@@ -72,9 +73,13 @@ class Products(Encoding):
         return len(self.pairs[0])
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
+        """A product of two entries is furthest from another at the corners of the range, where it
+        moves by 2 if one of its entries changes its sign: ⌊(d + 1)²/4⌋ products at most. A square
+        moves by 1 at most."""
         d = len(self.scaled)
-        return (2 * ((d + 1) ** 2 // 4) + d) * STEPS**2
+        crossed = (d + 1) ** 2 // 4
+        return Sensitivity((2 * crossed + d) * STEPS**2, (4 * crossed + d) * STEPS**4)
 
     def encode(self, holdings: Holdings) -> Vector:
         whole = np.full((holdings.rows, len(self.scaled) + 1), STEPS, dtype=np.int64)
@@ -110,7 +115,7 @@ class LinearRegression(Ranged):
         if not self.x or len(set(self.columns)) != len(self.columns):
             raise LocalError("--x names one column or more, each once, and none of them is --y")
         if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+            raise LocalError(f"a regression takes at most {MAX_COLUMNS} columns")
         super().__post_init__()
 
     @property
@@ -126,11 +131,10 @@ class LinearRegression(Ranged):
             raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {facts.records}")
         products = Products(self.scaled)
         sums = "columns within [-1, 1] and of their products"
-        strategy = PlainSum(products.length, products.sensitivity, STEPS**-2, sums)
+        strategy = PlainSum.of(products, unit=STEPS**-2, summed=sums)
         return NoisySum(products, strategy)
 
     def read(self, release: Release) -> Answer:
-        """Intervals are of the sampling of records and of the noise together."""
         fit = self._fit(release)
         values, sampling = self._unscale(fit.beta), self._errors(fit.sampling)
         residual = self.scaling[1][-1] * math.sqrt(fit.residual_variance)
@@ -138,12 +142,12 @@ class LinearRegression(Ranged):
             self.y, self.terms, values.tolist(), sampling.tolist(), residual, fit.weak
         )
         if (noise := release.noise) is None:
-            return Answer(estimate, None, release.records, foretold=True)
+            population = Interval.sampled(values, None, sampling, ANYWHERE)
+            return Answer(estimate, None, release.records, foretold=True, population=population)
         drawn = self._errors(fit.noise(noise.variance / STEPS**4))
-        # Of records, coefficients are as good as normal; the noise has its own law.
-        half = np.hypot(NORMAL * sampling, noise.width() * drawn)
-        interval = Interval(np.hypot(sampling, drawn), values - half, values + half)
-        return Answer(estimate, interval, release.records)
+        interval = Interval.around(values, drawn, noise.width(), ANYWHERE)
+        population = Interval.sampled(values, interval, sampling, ANYWHERE)
+        return Answer(estimate, interval, release.records, population=population)
 
     def _fit(self, release: Release) -> "Fit":
         if release.records <= len(self.terms):
@@ -160,8 +164,8 @@ class LinearRegression(Ranged):
         return Fit.of(gram, self._least_spread(release.noise))
 
     def _least_spread(self, noise: Noise) -> float:
-        """What one mechanism's noise may show of a direction's sum of squares: the norm of a
-        symmetric matrix of p² noises of deviation s is about 2s√p."""
+        """The sum of squares that noise alone may show in some direction: the norm of a symmetric
+        matrix of p² noises of deviation s is about 2s√p."""
         deviation = math.sqrt(noise.variance / noise.noises) / STEPS**2
         return 2 * deviation * math.sqrt(len(self.x))
 
@@ -175,12 +179,12 @@ class LinearRegression(Ranged):
                 )
         if np.linalg.eigvalsh(spread)[0] < COLLINEAR:
             raise LocalError(
-                f"the columns {', '.join(self.x)} are collinear: leave one out that others make up"
+                f"the columns {', '.join(self.x)} are collinear: leave out one of them"
             )
 
     @property
     def _map(self) -> Matrix:
-        """From coefficients of scaled columns to those of columns as they are, but for a shift."""
+        """Maps coefficients of scaled columns to those of unscaled columns, except for a shift."""
         middle, half = self.scaling
         slopes = half[-1] / half[:-1]
         found = np.diag(np.append(half[-1], slopes))
@@ -193,12 +197,12 @@ class LinearRegression(Ranged):
         return found
 
     def _errors(self, covariance: Matrix) -> Column:
-        """Of unscaled coefficients, given the covariance of scaled ones."""
+        """The standard errors of unscaled coefficients, given the covariance of scaled ones."""
         found: Column = np.sqrt(np.diag(self._map @ covariance @ self._map.T))
         return found
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """By numpy's least squares on the raw columns."""
+        """The coefficients by numpy's least squares on the raw columns."""
         raw = {name: finite_column(holdings, name) for name in self.columns}
         return least_squares(self.y, raw)
 
@@ -214,8 +218,8 @@ class Fit:
 
     @classmethod
     def of(cls, gram: Matrix, least_spread: float) -> "Fit":
-        """From the products of (1, x, y). Directions of x that spread less are taken to spread
-        `least_spread`."""
+        """The fit from the products of (1, x, y). Directions of x that spread less are taken to
+        spread `least_spread`."""
         records, p = gram[0, 0], len(gram) - 2
         centred = _centred(gram)
         values, directions = np.linalg.eigh(centred[:p, :p])
@@ -254,8 +258,8 @@ def _centred(gram: Matrix) -> Matrix:
 
 
 def least_squares(y: str, raw: dict[str, Column]) -> Coefficients:
-    """Of the last column on the others, with the usual standard errors. Raises `LocalError` for
-    too few records, or columns of which one makes up another."""
+    """Regresses the last column on the others, with the usual standard errors. Raises `LocalError`
+    for too few records or collinear columns."""
     *names, _ = raw
     target = raw[y]
     design = np.column_stack([np.ones(len(target)), *(raw[name] for name in names)])
@@ -268,9 +272,7 @@ def least_squares(y: str, raw: dict[str, Column]) -> Coefficients:
     scale = np.abs(design).max(axis=0)
     beta, _, rank, _ = np.linalg.lstsq(design / scale, target, rcond=None)
     if rank < design.shape[1]:
-        raise LocalError(
-            f"the columns {', '.join(names)} are collinear: leave one out that others make up"
-        )
+        raise LocalError(f"the columns {', '.join(names)} are collinear: leave out one of them")
     residuals = target - design / scale @ beta
     variance = float(residuals @ residuals) / freedom
     inverse = np.linalg.pinv(design / scale)

@@ -52,7 +52,7 @@ class LabelledColumns(TwoClasses):
 
     @property
     def grid_step(self) -> float:
-        """Of coefficients of columns scaled to [−1, 1]."""
+        """The step of the grid of coefficients, for columns scaled to [−1, 1]."""
         return 1 / GRID
 
     @property
@@ -103,7 +103,7 @@ class LogisticObjective(LogisticColumns):
         return Coefficients(self.label, self.terms, told, [math.nan] * len(told))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """By maximum likelihood on the raw columns, each less its mean and over its deviation."""
+        """The coefficients by maximum likelihood on the raw columns, each standardised."""
         labels = positives_of(holdings.column(self.label), self.label, self.positive)
         raw = np.stack([holdings.column(name) for name in self.x], axis=1)
         middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)

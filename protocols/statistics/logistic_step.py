@@ -7,7 +7,7 @@ of the second are within ±¼, on the diagonal within 0 and ¼: ½ at most, and 
 2m + m(m − 1)/4 + m/4 in the 1-norm.
 """
 
-import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -20,23 +20,27 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.privacy.noise_law import Sensitivity
+from tallyroom.protocols.privacy.objective import probability
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged
 from tallyroom.protocols.statistics.estimates import Estimate, Table
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
-from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
 from tallyroom.protocols.statistics.release import Answer, Release
 
+Matrix = NDArray[np.float64]
+
 STEPS = 1 << 20
-"""Of the grid, in 1."""
+"""Steps of the grid in 1."""
 MAX_COEFFICIENT = 1e6
-"""Of scaled columns. Sums of larger ones could overflow to no number, which has no sensitivity."""
+"""The largest coefficient of a scaled column. Sums of larger ones could overflow to NaN, which has
+no sensitivity."""
 
 
 @dataclass(frozen=True)
 class LogisticColumns(Ranged):
-    """A label by columns that are clipped and scaled to [−1, 1]: what all ways to fit a logistic
+    """A label and columns clipped and scaled to [−1, 1], which all ways to fit a logistic
     regression read."""
 
     x: tuple[str, ...] = ("x",)
@@ -49,7 +53,7 @@ class LogisticColumns(Ranged):
         if not self.x or len(set(self.columns)) != len(self.columns):
             raise LocalError("--x names one column or more, each once, and none is the label")
         if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+            raise LocalError(f"a regression takes at most {MAX_COLUMNS} columns")
         super().__post_init__()
 
     @property
@@ -93,20 +97,36 @@ class LossDerivatives(Encoding):
         return len(self.at) + len(self.pairs[0])
 
     @property
-    def sensitivity(self) -> int:
-        """Rounding moves each entry by half a step more, on both sides."""
+    def sensitivity(self) -> Sensitivity:
+        """Entries of the gradient move by 2 at most; of the curvature, by ¼ on the diagonal and by
+        ½ beside it. Rounding moves each by half a step more, on both sides."""
         m = len(self.at)
-        return (8 * m + m * (m - 1) + m) * STEPS // 4 + self.length
+        moves = {2 * STEPS + 1: m, STEPS // 4 + 1: m, STEPS // 2 + 1: m * (m - 1) // 2}
+        return Sensitivity(
+            sum(many * each for each, many in moves.items()),
+            sum(many * each**2 for each, many in moves.items()),
+        )
 
-    def real(self, holdings: Holdings) -> Column:
-        """What each record adds, before it is rounded."""
+    def design(self, holdings: Holdings) -> Matrix:
+        """w of each record."""
         columns = (each.of(holdings) for each in self.scaled)
-        design = np.stack([np.ones(holdings.rows), *columns], axis=1)
-        labels = is_positive(holdings.column(self.label), self.positive)
-        probability = 0.5 * (1 + np.tanh(design @ np.array(self.at) / 2))
+        return np.stack([np.ones(holdings.rows), *columns], axis=1)
+
+    def weighed(self, design: Matrix) -> tuple[Matrix, Matrix]:
+        """w of each record times its weight in the gradient, and in the curvature."""
+        return design, design
+
+    def real(self, holdings: Holdings) -> Matrix:
+        """The contribution of each record, before it is rounded."""
+        design = self.design(holdings)
+        in_gradient, in_curvature = self.weighed(design)
+        # A sum over each row by itself: a product of matrices rounds by how many rows there are.
+        chance = np.asarray(probability((design * np.array(self.at)).sum(axis=1)))
+        residual = chance - is_positive(holdings.column(self.label), self.positive)
         rows, places = self.pairs
-        curvature = (probability * (1 - probability))[:, None] * design[:, rows] * design[:, places]
-        return np.concatenate([(probability - labels)[:, None] * design, curvature], axis=1)
+        bend = chance * (1 - chance)
+        curvature = bend[:, None] * in_curvature[:, rows] * design[:, places]
+        return np.concatenate([residual[:, None] * in_gradient, curvature], axis=1)
 
     def encode(self, holdings: Holdings) -> Vector:
         whole = np.rint(self.real(holdings) * STEPS).astype(np.int64)
@@ -125,13 +145,50 @@ class LossDerivatives(Encoding):
         return f"values are rounded to multiples of {self.grid_step:.3g}"
 
 
+class ReadsDerivatives(LogisticColumns):
+    """A step, which releases the gradient and the curvature of a loss at public coefficients."""
+
+    summed: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def derivatives(self) -> LossDerivatives:
+        """What each record adds."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The terms that the gradient is about."""
+
+    def plan(self, facts: Facts) -> NoisySum:
+        entries = self.derivatives
+        return NoisySum(entries, PlainSum.of(entries, unit=1 / STEPS, summed=self.summed))
+
+    def read(self, release: Release) -> Answer:
+        return release.table(self._table(release.integers / STEPS), 1 / STEPS)
+
+    def _table(self, sums: Column) -> Table:
+        """A row for each term: its gradient, and its row of the curvature."""
+        m = len(self.names)
+        curvature = np.zeros((m, m))
+        curvature[np.triu_indices(m)] = sums[m:]
+        curvature = curvature + np.triu(curvature, 1).T
+        cells = np.column_stack([sums[:m], curvature])
+        return Table(self.names, ["gradient", *self.names], cells.tolist())
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        positives_of(holdings.column(self.label), self.label, self.positive)
+        return self._table(self.derivatives.real(holdings).sum(axis=0))
+
+
 @dataclass(frozen=True)
-class LogisticStep(LogisticColumns):
+class LogisticStep(ReadsDerivatives):
     """Gradient and curvature of the logistic loss at public coefficients of scaled columns."""
 
     at: tuple[float, ...] = (0.0, 0.0)
 
     name: ClassVar[str] = "logistic-step"
+    summed: ClassVar[str] = "gradient and curvature"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,35 +199,10 @@ class LogisticStep(LogisticColumns):
             )
 
     @property
-    def _derivatives(self) -> LossDerivatives:
+    def derivatives(self) -> LossDerivatives:
         at = tuple(float(each) for each in self.at)
         return LossDerivatives(self.scaled, self.label, self.positive_label, at)
 
-    def plan(self, facts: Facts) -> NoisySum:
-        entries = self._derivatives
-        strategy = PlainSum(
-            entries.length, entries.sensitivity, 1 / STEPS, "gradient and curvature"
-        )
-        return NoisySum(entries, strategy)
-
-    def read(self, release: Release) -> Answer:
-        table = self._table(release.integers / STEPS)
-        if (noise := release.noise) is None:
-            return Answer(table, None, release.records, foretold=True)
-        values = table.values()
-        errors = np.full(len(values), math.sqrt(noise.variance) / STEPS)
-        interval = Interval.around(values, errors, noise.width(), (-math.inf, math.inf))
-        return Answer(table, interval, release.records, foretold=noise.law_is_public)
-
-    def _table(self, sums: Column) -> Table:
-        """A row for each term: its gradient, and its row of the curvature."""
-        m = len(self.terms)
-        curvature = np.zeros((m, m))
-        curvature[np.triu_indices(m)] = sums[m:]
-        curvature = curvature + np.triu(curvature, 1).T
-        cells = np.column_stack([sums[:m], curvature])
-        return Table(self.terms, ["gradient", *self.terms], cells.tolist())
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        positives_of(holdings.column(self.label), self.label, self.positive)
-        return self._table(self._derivatives.real(holdings).sum(axis=0))
+    @property
+    def names(self) -> list[str]:
+        return self.terms

@@ -1,4 +1,5 @@
-"""How many records there are of each sign and order of magnitude: needs no bounds, finds them."""
+"""Counts of records by sign and order of magnitude: they need no bounds, and bounds are found in
+them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,6 +11,7 @@ from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum, PlainSum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.measurement import Measurement, OneHot
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.drawing import Style
@@ -21,10 +23,10 @@ LEAST, MOST = -32, 48
 SIDE = MOST - LEAST
 BINS = 2 * SIDE + 1
 EDGES = np.ldexp(1.0, np.arange(LEAST, MOST + 1))
-"""Of the bins of positive values."""
+"""The edges of the bins of positive values."""
 LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
 RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
-"""Between what each bin lies."""
+"""The ends of each bin."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,16 @@ class MagnitudeBins(Encoding):
         return BINS
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """A replaced record leaves one bin and enters another."""
-        return 2
+        return Sensitivity.of_counts(2)
 
     @property
     def measurement(self) -> Measurement:
         return OneHot(BINS)
 
     def measured(self, holdings: Holdings) -> Integers:
-        """What is no number counts as 0."""
+        """A cell that is not a number counts as 0."""
         values = numbers(holdings.column(self.column), 0.0)
         steps = np.searchsorted(EDGES, np.abs(values), side="right").astype(np.int64)
         return SIDE + np.sign(values).astype(np.int64) * np.minimum(steps, SIDE)
@@ -81,13 +83,15 @@ class Magnitudes(OneColumn):
     style: ClassVar[Style] = Style("marks", "value", "records")
 
     def plan(self, facts: Facts) -> Plan:
-        return NoisySum(MagnitudeBins(self.value), PlainSum(BINS, 2))
+        bins = MagnitudeBins(self.value)
+        return NoisySum(bins, PlainSum.of(bins))
 
     def read(self, release: Release) -> Answer:
         return release.counts(_curve(release.integers.astype(np.float64)))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """As numpy counts, which has bins half-open on the one side only: by magnitude, then."""
+        """The counts by numpy, of magnitudes for each sign: numpy's bins are half-open on one side
+        only."""
         values = holdings.column(self.value)
         edges = np.concatenate([[0.0], EDGES[:-1], [np.inf]])
         negative, _ = np.histogram(-values[values < 0], edges)
@@ -97,6 +101,6 @@ class Magnitudes(OneColumn):
 
 
 def _curve(counts: Column) -> Curve:
-    """Over the end of each bin that is closer to 0."""
+    """The counts as a curve over the end of each bin that is closer to 0."""
     inner = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[:-1]])
     return Curve(inner.tolist(), counts.tolist())

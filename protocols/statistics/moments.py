@@ -29,7 +29,7 @@ class Sum(BoundedColumn):
 
     def plan(self, facts: Facts) -> NoisySum:
         number = self.encoding
-        return NoisySum(number, PlainSum(1, number.sensitivity, number.grid.step))
+        return NoisySum(number, PlainSum.of(number, unit=number.grid.step))
 
     def read(self, release: Release) -> Answer:
         return self._read(release, 1.0)

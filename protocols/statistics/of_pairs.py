@@ -1,4 +1,5 @@
-"""The statistics of pairs by name: each the mean of a kernel, on the grid that its columns need."""
+"""The statistics of pairs by name. Each is the mean of a kernel, on the grid that its columns
+need."""
 
 import math
 from collections.abc import Mapping
@@ -21,15 +22,16 @@ from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, Randomized
 from tallyroom.protocols.plans.pairs import LABELS, KernelColumn
-from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.areas import AucOfCounts
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.cumulative import strategy_option
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.pairwise import Ordered, Pairs, estimated
+from tallyroom.protocols.statistics.pairwise import Ordered, OwnRanges, Pairs, estimated
 from tallyroom.protocols.statistics.release import Answer, Release
 
 AUC_LABELS = ("private", "public")
@@ -68,7 +70,7 @@ class CollisionEntropy(Ordered, OneColumn):
 
 
 @dataclass(frozen=True)
-class KendallTau(Ordered):
+class KendallTau(OwnRanges, Ordered):
     """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
 
     x: str = role("x", "The first column.")
@@ -89,7 +91,10 @@ class KendallTau(Ordered):
 
     def build_kernel(self) -> Kernel:
         kind = kernels.KendallTau if self.tau == "a" else kernels.KendallTauB
-        return kind([self.grid, self.grid])
+        return kind([self.grid_of(self.x), self.grid_of(self.y)])
+
+    def with_bin_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        return super().with_bin_bounds(published).with_ranges(published)
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,7 @@ class Auc(Ordered):
         "How many points the curve has; 0 chooses by the number of records and ε. A curator uses "
         "at least 1024.",
     )
-    mechanism: str = option(
-        "hierarchy", "Which mechanism adds the noise to it.", choices=tuple(MECHANISMS)
-    )
+    strategy: str = strategy_option("Which counts get noise, with --method curve.")
     labels: str = option(
         "private",
         "In the local model: whether labels are hidden too.",
@@ -128,15 +131,15 @@ class Auc(Ordered):
     def __post_init__(self) -> None:
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(AUC_METHODS))
-        look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+        look_up("strategy", self.strategy, dict.fromkeys(STRATEGIES))
         look_up("labels", self.labels, dict.fromkeys(AUC_LABELS))
         look_up("levels", self.levels, ASKED)
         if self.positive is not None and not math.isfinite(self.positive):
             raise LocalError(f"--positive is a finite number, not {self.positive}")
 
     def plan(self, facts: Facts) -> Plan:
-        """In pairs, or in the local model from hierarchical histograms (S1 §4); by other methods
-        from both classes' counts."""
+        """Plans pairs, or hierarchical histograms in the local model (S1 §4); other methods plan
+        both classes' counts."""
         if self.method != "pairs":
             return self._of_counts.plan(facts)
         if Offer.RANDOMIZE not in facts.offers:
@@ -151,7 +154,7 @@ class Auc(Ordered):
         automatic = self.bins == "auto"
         scores = LabelledScores(self.score, label, *bounds, domain, private, self.levels, automatic)
         public = () if private else (self.label,)
-        # A report says a public label as it is.
+        # A report contains a public label as it is.
         told = "" if private else "the label of every record"
         return Randomized(scores, FromReports(2), public, told)
 
@@ -172,7 +175,7 @@ class Auc(Ordered):
             positive=self.positive,
             thresholds=self.thresholds,
             labels=self.labels,
-            mechanism=self.mechanism,
+            strategy=self.strategy,
             method=self.method,
         )
 
@@ -229,7 +232,7 @@ class Auc(Ordered):
 
 
 @dataclass(frozen=True)
-class Pairwise(Pairs, OneColumn):
+class Pairwise(OwnRanges, OneColumn):
     """The mean of a kernel over pairs of records; the kernel is given by name or as a formula."""
 
     kernel_name: str = option("gini", "The kernel's name, or its formula.", flag="--kernel")
@@ -243,7 +246,7 @@ class Pairwise(Pairs, OneColumn):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """On the command line `--kernel` names it."""
+        """Takes `kernel`, as on the command line, for `kernel_name`."""
         named = dict(parameters)
         if "kernel" in named:
             named["kernel_name"] = named.pop("kernel")
@@ -262,11 +265,12 @@ class Pairwise(Pairs, OneColumn):
 
     @cached_property
     def _kind(self) -> KernelKind:
-        """A kernel by name, or one that is written out, which speaks of a's and b's columns."""
+        """A kernel by name, or a formula over the columns of two records a and b."""
         if "a." in self.kernel_name and "b." in self.kernel_name:
             return Expression("written", self.kernel_name)
         return kernel_named(self.kernel_name)
 
     def build_kernel(self) -> Kernel:
         kind = self._kind
-        return kind([LABELS if name == "label" else self.grid for name in kind.columns])
+        roles = zip(self.columns, kind.columns, strict=True)
+        return kind([LABELS if role == "label" else self.grid_of(name) for name, role in roles])

@@ -8,7 +8,7 @@ so quantiles are found by binary search (S0 Algorithm 1) without the whole curve
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar
 
@@ -28,14 +28,14 @@ from tallyroom.protocols.plans.thresholds import (
     FineGrid,
     Points,
 )
-from tallyroom.protocols.privacy.curves import TreeMechanism
+from tallyroom.protocols.privacy.curves import TreeStrategy
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.privacy.tree import Tree
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.cumulative import Cumulative
+from tallyroom.protocols.statistics.cumulative import Cumulative, OfQuantiles, at_quantiles
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
+from tallyroom.protocols.statistics.option import option, renamed
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 
@@ -56,8 +56,8 @@ class FinePoint(Encoding):
         return 1
 
     @property
-    def sensitivity(self) -> int:
-        return self.grid.last
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_number(self.grid.last)
 
     @property
     def measurement(self) -> Measurement:
@@ -87,7 +87,7 @@ class FinePoint(Encoding):
 
 
 @dataclass(frozen=True)
-class TouchedTree(TreeMechanism):
+class TouchedTree(TreeStrategy):
     """A tree whose noises are drawn as questions touch them."""
 
     @property
@@ -103,17 +103,24 @@ class TouchedTree(TreeMechanism):
         return f"touched nodes of {self.shape.levels} levels"
 
 
+OF_CURVES = ("thresholds", "smooth", "box", "solver", "randomizer")
+"""Options that say nothing of points by themselves."""
+
+
 @dataclass(frozen=True)
 class OnDemand(Cumulative):
     """A statistic that decides from the answers so far which points to ask next."""
 
-    mechanism: str = "tree"  # no other can be asked point by point
-    smooth: str = "none"  # points by themselves are no curve
+    strategy: str = renamed("tree", "mechanism")  # only a tree can be asked point by point
+    smooth: str = "none"  # single points are not smoothed
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mechanism != "tree":
-            raise LocalError("points on demand come from a tree: leave --mechanism out")
+        if self.strategy != "tree":
+            raise LocalError("points on demand come from a tree: leave --strategy out")
+        for each in fields(self):
+            if each.name in OF_CURVES and getattr(self, each.name) != each.default:
+                raise LocalError(f"points on demand are no curve: leave --{each.name} out")
 
     @abstractmethod
     def next_points(self, known: Mapping[int, float]) -> list[int]:
@@ -146,7 +153,7 @@ def point_error(noise: Noise, records: int) -> float:
 
 
 def point_width(noise: Noise) -> float:
-    """How many of them hold 95 %."""
+    """How many standard errors to either side of a point hold 95 %."""
     return noise.width(Tree(1 << RESOLUTION_BITS).count_variance(1.0))
 
 
@@ -180,7 +187,7 @@ class EcdfPoints(OnDemand):
         return Answer(estimate, interval, release.records, foretold=noise.law_is_public)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """At the very points that were asked for."""
+        """The true curve at the very points that were asked for."""
         values = np.sort(self.raw(holdings))
         shares = np.searchsorted(values, self.at, side="right") / holdings.rows
         return Curve(list(self.at), shares.tolist())
@@ -211,8 +218,8 @@ class QuantileSearch(OfQuantiles, OnDemand):
         return Answer(estimate, interval.holding(np.array(found)), release.records)
 
     def _between(self, known: Mapping[int, float], error: float, width: float) -> Interval:
-        """From the nearest points that were asked and surely lie on either side of the quantile:
-        at least 95 %."""
+        """An interval of at least 95 %: it ends at the nearest points asked that surely lie on
+        either side of the quantile."""
         half, last = width * error, self.fine.grid.last
         ends = []
         for quantile in self.quantile:
@@ -223,7 +230,7 @@ class QuantileSearch(OfQuantiles, OnDemand):
         return Interval(np.abs(high - low) / (2 * width), low, high)
 
     def _search(self, quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
-        """How far the binary search has come: its interval, and the middle to ask next."""
+        """The state of the binary search: its interval, and the middle to ask next."""
         low, high = 0, self.fine.grid.last
         quantile = max(quantile, LEAST_QUANTILE)
         while low < high:

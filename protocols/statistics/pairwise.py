@@ -1,5 +1,5 @@
-"""Means of a kernel over pairs of records: which pairs are drawn, and what their total tells. In
-the local model, records are quantized and reported instead."""
+"""Means of a kernel over pairs of records: how pairs are drawn, and how the mean is read off their
+total. In the local model, records are quantized and reported instead."""
 
 import math
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.local.pairs import FIXED_POINT, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
@@ -37,22 +37,29 @@ from tallyroom.protocols.plans.local_pairs import (
 )
 from tallyroom.protocols.plans.pairs import KernelColumn, PairSample, PairwiseMean, kernel_rows
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import Bounded
-from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.bounded import Bounded, format_range, parse_ranges
+from tallyroom.protocols.statistics.contract import Bounds, Piloted
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import listed
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.pilots import Piloted
+from tallyroom.protocols.statistics.pair_intervals import (
+    PairError,
+    of_one_output,
+    of_several_outputs,
+)
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 ROUNDINGS = ("simple", "randomized")
+OUTPUTS = ("auto", "bounded", "weighed")
 MAX_BINS = 1 << 24
 SEED_BYTES = 16
-SAMPLED = "which pairs were drawn"
 MOST_PILOT = 2000
 MOST_AUTOMATIC = 4
-"""Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
-costs its bytes and adds little."""
+"""The most pairs of a record that `auto` asks parties for, under noise on the total: each is a
+conversation between two of them. What the drawing of pairs leaves open is in the interval."""
+MOST_ANDS = 1 << 22
+"""The most ANDs that `auto` asks two servers for, where more pairs than `MOST_AUTOMATIC` bring the
+drawing of pairs below a tenth of the noise: 128 MB between them, and some seconds."""
 ANYWHERE: Bounds = (-math.inf, math.inf)
 
 
@@ -74,6 +81,13 @@ class Pairs(Piloted, Bounded):
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
     )
+    outputs: str = option(
+        "auto",
+        "How outputs reach the servers: bounded, so that nobody who garbles can weigh them, or "
+        "weighed, as shares of integers; auto is bounded where there are at most two servers and "
+        "noise is on the total.",
+        choices=OUTPUTS,
+    )
     bins: str = option("auto", "In the local model: how many bins a column has, a number or auto.")
     rounding: str = option(
         "simple", "In the local model: how values are put into bins.", choices=ROUNDINGS
@@ -88,7 +102,7 @@ class Pairs(Piloted, Bounded):
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""
     span: ClassVar[Bounds] = ANYWHERE
-    """Where an estimate can lie."""
+    """The range that estimates lie in."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,6 +111,7 @@ class Pairs(Piloted, Bounded):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
+        look_up("outputs", self.outputs, dict.fromkeys(OUTPUTS))
         look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
         look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *PAIR_RANDOMIZERS)))
         if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
@@ -120,23 +135,27 @@ class Pairs(Piloted, Bounded):
 
     @property
     def grid(self) -> Grid:
-        """Of a column whose values count: it needs public bounds."""
+        """The grid of a column whose values matter, which needs public bounds."""
         return Grid.reals(*self.bounds, self.bits)
+
+    def grid_of(self, column: str) -> Grid:
+        """The grid of one of several columns."""
+        return self.grid
 
     @property
     def inputs(self) -> tuple[KernelColumn, ...]:
-        """The columns as the kernel takes them."""
+        """The columns in the form that the kernel takes."""
         return tuple(KernelColumn(name) for name in self.columns)
 
     @property
-    def compared_within(self) -> Bounds | None:
-        """As `PairwiseMean.compared_within`."""
+    def compared_within(self) -> tuple[Bounds, ...] | None:
+        """See `PairwiseMean.compared_within`."""
         return None
 
     # --- the plan ---
 
     def plan(self, facts: Facts) -> Plan:
-        """In the local model records are quantized and reported; elsewhere they meet."""
+        """Plans reports of quantized records in the local model, and pairs of records elsewhere."""
         if facts.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
         if Offer.RANDOMIZE in facts.offers:
@@ -151,7 +170,17 @@ class Pairs(Piloted, Bounded):
             facts.inside,
             self.meet == "servers",
             self.compared_within,
+            self._bounded(facts),
         )
+
+    def _bounded(self, facts: Facts) -> bool:
+        possible = not facts.inside and facts.servers <= 2
+        if self.outputs == "bounded" and not possible:
+            raise LocalError(
+                "--outputs bounded takes one server or two, and noise on the total: "
+                "leave it out, or ask for --servers 2 without --noise per-pair"
+            )
+        return possible and self.outputs != "weighed"
 
     def _matchings(self, facts: Facts) -> int:
         if self.pairs_per_party == "all":
@@ -165,24 +194,35 @@ class Pairs(Piloted, Bounded):
         budget = 1e9 if facts.epsilon is None else float(facts.epsilon)
         if facts.inside:
             return best_matchings(facts.records, zetas, sensitivity, budget)
-        return min(enough_matchings(facts.records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+        enough = enough_matchings(facts.records, zetas, sensitivity, budget)
+        return min(enough, self._most_automatic(facts.records))
+
+    def _most_automatic(self, records: int) -> int:
+        if self.meet == "parties":
+            return MOST_AUTOMATIC
+        of_one_matching = max(1, self.kernel.circuit().ands) * (records // 2)
+        return max(MOST_AUTOMATIC, MOST_ANDS // of_one_matching)
 
     def bin_bounds(self) -> Bounds:
-        """Raises `LocalError` where there are none: a statistic of order alone does without them
-        elsewhere, bins do not."""
-        if self.lower is None or self.upper is None:
+        """The bounds of the local model's bins. Raises `LocalError` if they are not known:
+        elsewhere, a statistic that only compares values needs no bounds."""
+        known = self.column_bounds
+        if any(name not in known for name in self.valued):
             raise LocalError(
                 f"{self.name} is quantized in the local model: give --lower and --upper "
                 "(bounds taken from the data would not be private)"
             )
-        return float(self.lower), float(self.upper)
+        lower, upper = known[self.valued[0]] if self.valued else (0.0, 1.0)
+        return float(lower), float(upper)
 
     def _quantized(self, facts: Facts) -> QuantizedRecords:
         labels = {each.name: each.positive for each in self.inputs if each.name not in self.valued}
         positive = {name: 1.0 if value is None else value for name, value in labels.items()}
+        any_column = self.bin_bounds()
+        bounds = [self.column_bounds.get(name, any_column) for name in self.columns]
         return QuantizedRecords(
             *(self.kernel, tuple(KernelColumn(name, positive.get(name)) for name in self.columns)),
-            *self.bin_bounds(),
+            tuple((float(lower), float(upper)) for lower, upper in bounds),
             self._bins(facts),
             self.rounding == "randomized",
             self.randomizer,
@@ -199,7 +239,7 @@ class Pairs(Piloted, Bounded):
         return max(2, min(round(float(wanted)), math.floor(float(most) + 1e-9)))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
-        """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
+        """Plans by ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
         bounded = self.with_bounds(bounds)
         rows = kernel_rows(bounded.kernel, bounded.inputs, pilot)
         zetas = Zetas.of_pilot(bounded.kernel, rows[:MOST_PILOT])
@@ -220,45 +260,26 @@ class Pairs(Piloted, Bounded):
         """`records` of the release counts pairs."""
         kernel, pairs, noise = plan.kernel, release.records, release.noise
         means = means_of_totals(plan.measure(release.values).view(np.int64), pairs)
-        if noise is None:
-            return Answer(kernel.decode(means, exact=True), None, pairs, foretold=True)
-        if plan.inside:
+        if plan.inside and noise is not None:
             means += float(OFFSET)
-        estimate = kernel.decode(means)
-        interval = self._interval(plan, means, noise, pairs).holding(np.array([estimate]))
-        foretold = self._is_multiple(kernel) and noise.law_is_public
-        return Answer(estimate, interval, pairs, foretold=foretold)
+        estimate = kernel.decode(means, exact=noise is None)
+        error = PairError.of(plan, noise, pairs)
+        if noise is None and not error.drawing:
+            return Answer(estimate, None, pairs, foretold=True)
+        interval = (
+            of_one_output(error, float(means[0]), exact=noise is None)
+            if len(means) == 1
+            else of_several_outputs(error, means, self.span)
+        ).holding(np.array([estimate]))
+        if self._is_multiple(kernel):
+            deviation = error.deviation(means, np.ones(1))
+            interval = replace(interval, errors=np.array([_unit(kernel) * deviation]))
+        # What the drawing of pairs adds follows from the means that were released.
+        public = noise is not None and noise.law_is_public and not error.drawing
+        return Answer(estimate, interval, pairs, foretold=self._is_multiple(kernel) and public)
 
     def _is_multiple(self, kernel: Kernel) -> bool:
         return self.linear and len(kernel.outputs) == 1
-
-    def _interval(self, plan: PairwiseMean, means: Column, noise: Noise, pairs: int) -> Interval:
-        """Of the noise alone; which pairs were drawn varies the estimate as well. Of one output,
-        what the ends of its mean's interval decode to; of several, by the delta method."""
-        kernel, matchings = plan.kernel, plan.sample.matchings
-        drawn = "" if matchings >= 2 * pairs / matchings - 1 else SAMPLED
-        # One noise on each total, or one of every pair. A total is an integer; what circuits draw
-        # is half an integer off.
-        in_value = float(pairs) if plan.inside else 1.0
-        width = noise.width(in_value, whole=len(means) == 1 and not plan.inside)
-        each = math.sqrt(noise.variance / pairs if plan.inside else noise.variance / pairs**2)
-        if len(means) == 1:
-            reach = width * each * (1 + 1e-12)  # an end that is an integer may come out a hair less
-            ends = [kernel.decode(means + side * reach) for side in (-1, 1)]
-            low, high = np.array([min(ends)]), np.array([max(ends)])
-            error = (high - low) / (2 * max(width, 1e-300))
-            if self._is_multiple(kernel):
-                error = np.array([_unit(kernel) * each])
-            return Interval(error, low, high, without=drawn)
-        slopes = []
-        for place in range(len(means)):
-            step = np.zeros(len(means))
-            step[place] = each
-            above, below = (kernel.decode(means + s * step, exact=True) for s in (1, -1))
-            slopes.append((above - below) / 2)
-        centre = np.array([kernel.decode(means, exact=True)])
-        around = Interval.around(centre, np.array([math.hypot(*slopes)]), width, self.span)
-        return replace(around, without=drawn)
 
     def _read_reports(self, release: Release) -> Answer:
         """Errors are unknown where the statistic is not linear in one output."""
@@ -278,15 +299,16 @@ class Pairs(Piloted, Bounded):
     # --- the truth ---
 
     def check_labels(self, holdings: Holdings) -> None:
-        """Raises `LocalError` for a label that is neither 0 nor 1: for truths of simulations, never
-        at a party, which would tell of its records without noise."""
+        """Raises `LocalError` for a label that is neither 0 nor 1. Use it for the truths of
+        simulations, never at a party, which would reveal something about its records without
+        noise."""
         for name in set(self.columns) - set(self.valued):
             labels = holdings.column(name)
             if not np.isin(labels, (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has {listed(labels)}")
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """Over all pairs of the raw records."""
+        """The statistic over all pairs of the raw records."""
         if holdings.rows < 2:
             raise LocalError(f"{self.name} needs at least two records")
         self.check_labels(holdings)
@@ -294,7 +316,7 @@ class Pairs(Piloted, Bounded):
 
 
 def _unit(kernel: Kernel) -> float:
-    """By how much the statistic differs where the mean of its one output differs by 1."""
+    """How much the statistic changes when the mean of its one output changes by 1."""
     unit, zero = (kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
     return abs(unit - zero)
 
@@ -328,28 +350,69 @@ class Ordered(Pairs):
         return Grid.reals(self.lower, self.upper, self.bits)
 
     @property
-    def compared_within(self) -> Bounds:
-        if self.lower is None or self.upper is None:
-            return ANYWHERE
-        return float(self.lower), float(self.upper)
+    def compared_within(self) -> tuple[Bounds, ...]:
+        known = [self.column_bounds.get(name, ANYWHERE) for name in self.columns]
+        return tuple((float(lower), float(upper)) for lower, upper in known)
 
     def with_bin_bounds(self, published: Mapping[str, Bounds]) -> Self:
-        """With bounds that a data set publishes, which the bins of the local model need."""
+        """The statistic with bounds that a data set publishes, for the bins of the local model."""
         found = {published.get(name) for name in self.valued}
         if self.column_bounds or len(found) != 1 or (bounds := found.pop()) is None:
             return self
         return replace(self, lower=bounds[0], upper=bounds[1])
 
 
-def with_published_bounds(
-    statistic: Statistic, published: Mapping[str, Bounds], offers: Offers
-) -> Statistic:
-    """The statistic with bounds that a data set publishes, where it has none of its own and is put
-    to an aggregator that offers that. Raises `LocalError` where it needs some that are not known.
-    """
-    bounded = statistic.with_bounds(published)
-    bounded.check_bounds()
-    if isinstance(bounded, Ordered) and Offer.RANDOMIZE in offers:
-        bounded = bounded.with_bin_bounds(published)
-        bounded.bin_bounds()
-    return bounded
+@dataclass(frozen=True)
+class OwnRanges(Pairs):
+    """A statistic of several columns, each of which may have a public range of its own."""
+
+    ranges: tuple[str, ...] = option(
+        (),
+        "Public bounds of one column, as COLUMN=LOWER:UPPER, in place of --lower and --upper; "
+        "repeat.",
+        flag="--range",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._own:
+            if name not in self.valued:
+                raise LocalError(f"--range {name}: {self.name} is not about that column")
+
+    @cached_property
+    def _own(self) -> Mapping[str, Bounds]:
+        return parse_ranges(self.ranges)
+
+    def grid_of(self, column: str) -> Grid:
+        own = self._own.get(column)
+        return self.grid if own is None else Grid.reals(*own, self.bits)
+
+    @property
+    def column_bounds(self) -> Mapping[str, Bounds]:
+        if not self._own:
+            return super().column_bounds
+        known = {**super().column_bounds, **self._own}
+        return {name: known[name] for name in self.valued if name in known}
+
+    def check_bounds(self) -> None:
+        missing = [name for name in self.bounded if name not in self.column_bounds]
+        if missing and self._own:
+            raise LocalError(
+                f"{self.name} needs public bounds of column {missing[0]!r}: give --range "
+                f"{missing[0]}=LOWER:UPPER (bounds taken from the data would not be private)"
+            )
+        if missing:
+            super().check_bounds()
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """One range for all columns where that is published, else each column's own."""
+        found = super().with_bounds(published) if not self._own else self
+        return found.with_ranges(published) if self.bounded else found
+
+    def with_ranges(self, published: Mapping[str, Bounds]) -> Self:
+        """Each column that has no bounds gets those that are published."""
+        missing = [name for name in self.valued if name not in self.column_bounds]
+        if self.lower is not None or self.upper is not None:
+            return self
+        found = [format_range(name, published[name]) for name in missing if name in published]
+        return replace(self, ranges=(*self.ranges, *found)) if found else self

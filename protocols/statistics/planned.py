@@ -1,5 +1,5 @@
-"""A statistic with its plan, for suites and tests that look at both: what parties encode, and what
-is read off a release."""
+"""A statistic with its plan, for suites and tests that look at both: at what parties encode, and at
+the answer that is read off a release."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +11,7 @@ from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.pairs import PairwiseMean
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
@@ -19,7 +20,7 @@ from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 @dataclass(frozen=True)
 class AskedOf:
-    """`statistic` is as it is asked of `facts`."""
+    """A statistic that is asked of a federation with these `facts`."""
 
     statistic: Statistic
     facts: Facts
@@ -33,10 +34,10 @@ class AskedOf:
 
     def decode(self, values: Vector, records: int, exact: bool = False) -> Estimate:
         """The estimate alone; without `exact`, of values that have noise of some law."""
-        return self.read(values, records, None if exact else Noise(1.0)).estimate
+        return self.read(values, records, None if exact else laplace_noise(1.0)).estimate
 
     def deviations(self, values: Vector, variance: float, records: int) -> Column:
-        return self.read(values, records, Noise(variance)).deviations
+        return self.read(values, records, laplace_noise(variance)).deviations
 
     def interval(self, values: Vector, records: int, noise: Noise) -> Interval:
         found = self.read(values, records, noise).interval
@@ -55,8 +56,14 @@ class AskedOf:
         return estimate_without_noise(self.statistic, plan, holdings, counted)
 
 
+def laplace_noise(variance: float, noises: float = 1.0) -> Noise:
+    """So many discrete Laplace noises in each integer, of this variance together."""
+    law = DiscreteLaplace.of_variance(max(variance / noises, 1e-300))
+    return Noise(variance, noises, law)
+
+
 def planned(statistic: Statistic, facts: Facts | None = None) -> AskedOf:
-    """Asked of a thousand records of as many parties, if nobody says."""
+    """The statistic with its plan, by default for a thousand records of as many parties."""
     facts = facts or Facts.of_one_server(1000)
     return AskedOf(statistic, facts)
 
@@ -64,5 +71,6 @@ def planned(statistic: Statistic, facts: Facts | None = None) -> AskedOf:
 def estimate_without_noise(
     statistic: Statistic, plan: Plan, holdings: Holdings, counted: int
 ) -> Estimate:
-    """The same computation without noise: clipped, rounded, and read as it is released."""
+    """The estimate that the same computation gives without noise: clipped, rounded, and read as if
+    it were released."""
     return statistic.read(Release(plan, plan.without_noise(holdings), counted, None)).estimate

@@ -40,9 +40,8 @@ from tallyroom.protocols.privacy.selection import Exponential
 from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.attributes import Attribute, OfSchema, check_bins
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
-from tallyroom.protocols.statistics.of_schema import OfSchema, check_bins
 from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 
@@ -85,7 +84,7 @@ class Codes(RecordWords):
         return self.space.encode(self.words_of(holdings))
 
     def taken(self, total: Vector, max_records: int) -> Integers:
-        """The codes that parties sent; what is no code of its attribute counts as the nearest."""
+        """The codes that parties sent; an invalid code counts as the nearest valid one."""
         sizes = np.array([each.size(self.bins) for each in self.attributes])
         rows = GatheredRows(self, max_records).rows_of(total)
         found: Integers = np.clip(rows, 0, sizes - 1)
@@ -155,7 +154,7 @@ class AttributeTables(Tables):
 
     @property
     def classes(self) -> int:
-        """How many values the target has."""
+        """The number of values of the target."""
         return self.projected[-1].size(self.bins)
 
     def cells_of(self, holdings: Holdings) -> list[Integers]:
@@ -174,10 +173,9 @@ class AttributeTables(Tables):
 
 
 def pairs_together(total: Vector, sizes: tuple[int, ...], classes: int) -> list[int]:
-    """For each table, the pairs of different classes that stay together, below 0.
+    """Minus the number of pairs of different classes that stay together, for each table.
 
-    Products of two counts, each with a noise of its own: noise does not bias them.
-    """
+    It sums products of two counts, each with a noise of its own, so noise does not bias it."""
     together = twice_together(signed(total).astype(object), sizes, classes)  # of any size
     return [-int(each) // 2 for each in together]
 
@@ -187,11 +185,11 @@ class Pick(CuratorMechanism):
 
     @abstractmethod
     def scores(self, total: Vector) -> list[int]:
-        """For each candidate, the pairs that stay together, below 0."""
+        """Minus the number of pairs that stay together, for each candidate."""
 
     @abstractmethod
     def records(self, total: Vector) -> int:
-        """How many records there are."""
+        """The number of records."""
 
     @property
     def released(self) -> int:
@@ -213,7 +211,7 @@ class Pick(CuratorMechanism):
 
 @dataclass(frozen=True)
 class PickOfTables(Pick):
-    """From exact tables of so many counts, in so many classes."""
+    """A pick by exact tables of so many counts, in so many classes."""
 
     sizes: tuple[int, ...]
     classes: int
@@ -226,7 +224,8 @@ class PickOfTables(Pick):
 
 
 def picked(candidates: tuple[Attribute, ...], index: int) -> Counts:
-    """1 for the attribute that is picked, by its place. Raises `RunFailed` if there is none."""
+    """A 1 for the attribute at that index, 0 for all others. Raises `RunFailed` if the index is out
+    of range."""
     if not 0 <= index < len(candidates):
         raise RunFailed("the curator picked an attribute that is not there")
     marks = [float(at == index) for at in range(len(candidates))]
@@ -245,8 +244,8 @@ class NextAttribute(Projected):
 
     @cached_property
     def candidates(self) -> tuple[Attribute, ...]:
-        """Those that are not chosen, and whose table is not too large for all of them to be sent:
-        the public schema decides."""
+        """The attributes that are not chosen yet and whose tables are small enough for all of them
+        to be sent; the public schema decides."""
         held = math.prod(each.size(self.bins) for each in self.codes.attributes)
         return self.further(MAX_CELLS // len(self.schema[0]) // held)
 
@@ -261,7 +260,7 @@ class NextAttribute(Projected):
         return len(self.candidates) > 1 and squares <= MAX_SQUARES
 
     def plan(self, facts: Facts) -> Plan:
-        return NoisySum(self.tables, PlainSum(self.tables.length, self.tables.sensitivity))
+        return NoisySum(self.tables, PlainSum.of(self.tables))
 
     def read(self, release: Release) -> Answer:
         match release.plan:
@@ -283,7 +282,8 @@ class NextAttribute(Projected):
 
 @dataclass(frozen=True)
 class CuratedNextAttribute(NextAttribute):
-    """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
+    """The next attribute, picked by a curator in one step of S4's PrivateKD; it is marked by a
+    1."""
 
     name: ClassVar[str] = "next-attribute-curated"
 
@@ -293,7 +293,7 @@ class CuratedNextAttribute(NextAttribute):
 
 @dataclass(frozen=True)
 class NextByMax(NextAttribute):
-    """The same, picked by two servers on counts that they share. 1 for the attribute that is.
+    """The next attribute, picked by two servers on counts that they share; it is marked by a 1.
 
     Replacing a record changes pairs with it alone, at most n − 1 of them, of each candidate; n is
     the most that parties can hold (`Query.choice`), whatever the coordinator says.
@@ -310,7 +310,7 @@ class NextByMax(NextAttribute):
             )
 
     def plan(self, facts: Facts) -> Plan:
-        """Its units are of what a record moves a score by."""
+        """Noise is in units of the distance that one record moves a score."""
         sizes, classes = self.tables.sizes, self.tables.classes
         rule = Choice(len(sizes), facts.records, tables=sizes, classes=classes)
         return NoisyChoice(self.tables, rule, units_of_epsilon(1, Moved.ANYHOW))
@@ -379,7 +379,7 @@ class ProjectedCells(Projected):
     def plan(self, facts: Facts) -> Plan:
         above = self._threshold(facts)
         table, kept = self.table, cells_kept(above)
-        strategy = CountedCells(table.length, table.sensitivity, threshold=above, counted=kept)
+        strategy = CountedCells.of(table, threshold=above, counted=kept)
         return NoisySum(table, strategy)
 
     def _threshold(self, facts: Facts) -> int:
@@ -399,7 +399,7 @@ class ProjectedCells(Projected):
             ):
                 held = np.flatnonzero(release.integers > (0 if release.exact else above))
             case _:
-                raise LocalError(f"{self.name} is not read off such a plan")
+                raise LocalError(f"{self.name} cannot be read off this plan")
         rows = self.codes.rows_with(held, release.integers[held])
         return release.without_errors(rows.at_most(MOST_ROWS * release.records))
 
@@ -409,7 +409,7 @@ class ProjectedCells(Projected):
 
 @dataclass(frozen=True)
 class CuratedProjectedCells(ProjectedCells):
-    """The same by a curator, who draws the empty cells that pass without looking at each."""
+    """Cells counted by a curator, who draws the empty cells that pass without looking at each."""
 
     name: ClassVar[str] = "projected-cells-curated"
 

@@ -3,36 +3,62 @@ statistic reads off them. Reading spends nothing."""
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.plans.contract import Integers, Plan
-from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
+from tallyroom.protocols.plans.interval import (
+    NOISE,
+    NORMAL,
+    NOT_SAMPLED,
+    POPULATION,
+    UPTO,
+    Interval,
+    noise_width,
+)
+from tallyroom.protocols.privacy.noise_law import NoiseLaw
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.estimates import Estimate, Table, shape_of
 
 ANYWHERE = (-math.inf, math.inf)
+Intervals = dict[str, Interval | None]
+"""Intervals by what they cover. That of the noise is None where there was none."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise in released integers: `noises` independent discrete Laplace noises in each, of
-    `variance` together. Infinitely many, where it is a sum over many reports, are normal.
+    """The noise in released integers: `noises` independent noises of `law` in each, of `variance`
+    together. Without a law it is normal: a sum over many reports, whose variance is estimated.
 
     `variances` are those of the single integers where they differ; then `variance` is NaN.
     """
 
     variance: float
-    noises: float = 1.0
+    noises: float
+    law: NoiseLaw | None
     variances: Column | None = None
+
+    @classmethod
+    def of(cls, law: NoiseLaw, noises: Fraction | int = 1) -> Self:
+        """So many independent noises of a law; shares make parts of one."""
+        return cls(law.variance * noises.numerator / noises.denominator, float(noises), law)
+
+    @classmethod
+    def normal(cls, variances: Column) -> Self:
+        """Of each integer, where a sum over many reports is as good as normal."""
+        if variances.size == 1:
+            return cls(float(variances[0]), math.inf, None)
+        return cls(math.nan, math.inf, None, variances)
 
     @property
     def law_is_public(self) -> bool:
         """Whether the variance is known before anything is released."""
-        return not math.isinf(self.noises)
+        return self.law is not None
 
     def deviations(self, size: int) -> Column:
         """Of each of so many released integers; NaN where their number is another."""
@@ -45,11 +71,11 @@ class Noise:
     def width(self, in_value: float = 1.0, whole: bool = False) -> float:
         """Standard deviations to either side that hold 95 % of a value with `in_value` such noises
         of about equal weight. With `whole`, the value is their sum in some unit, an integer."""
-        if math.isinf(self.noises):
+        if self.law is None:
             return NORMAL
         if whole and self.variance > 0:  # 0 where ε is so large that none is drawn
-            return noise_width(self.noises * in_value, self.variance * in_value)
-        return laplace_width(self.noises * in_value)
+            return noise_width(self.law, self.noises * in_value)
+        return self.law.width(UPTO, self.noises * in_value)
 
 
 @dataclass(frozen=True)
@@ -74,16 +100,23 @@ class Release:
     def counts(self, estimate: Estimate, span: tuple[float, float] = ANYWHERE) -> "Answer":
         """Every released integer is a count. The interval is around the counts as they were
         released, within `span`, also where the estimate tells them otherwise."""
+        told = shape_of(estimate).values()
         if self.noise is None:
-            return Answer(estimate, None, self.records, foretold=True)
+            sampled = Interval.of_expected_counts(told, None, self.records, span)
+            return Answer(estimate, None, self.records, foretold=True, population=sampled)
         errors = self.noise.deviations(len(self.values))
         if self.noise.variances is None:
             counts, width = self.integers.astype(np.float64), self.noise.width(whole=True)
             interval = Interval.of_counts(counts, errors, width, span)
         else:
-            told = shape_of(estimate).values()
             interval = Interval.around(told, errors, self.noise.width(), ANYWHERE)
-        return Answer(estimate, interval, self.records, foretold=self.noise.law_is_public)
+        return Answer(
+            estimate,
+            interval,
+            self.records,
+            foretold=self.noise.law_is_public,
+            population=Interval.of_expected_counts(told, interval, self.records, span),
+        )
 
     def linear(self, estimate: float, step: float) -> "Answer":
         """One released integer, in units of `step`, plus something public."""
@@ -94,6 +127,15 @@ class Release:
         interval = Interval.around(np.array([estimate]), errors, width, ANYWHERE)
         foretold = self.noise.law_is_public
         return Answer(estimate, interval, self.records, foretold=foretold)
+
+    def table(self, estimate: Table, step: float) -> "Answer":
+        """Every cell is a released integer in units of `step`, or one that is public."""
+        if self.noise is None:
+            return Answer(estimate, None, self.records, foretold=True)
+        values = estimate.values()
+        errors = np.full(len(values), math.sqrt(self.noise.variance) * step)
+        interval = Interval.around(values, errors, self.noise.width(), ANYWHERE)
+        return Answer(estimate, interval, self.records, foretold=self.noise.law_is_public)
 
     def chosen(self, candidates: int) -> Integers:
         """The indices that two servers chose. Raises `RunFailed` where they released something
@@ -114,7 +156,8 @@ class Release:
 class Answer:
     """An estimate read off a release about `records` records.
 
-    `interval` is None where there was no noise. `remarks` are what the user must be told of this
+    `interval` is that of the noise, None where there was none; `population` is None where sampling
+    is not estimated. `remarks` are what the user must be told of this
     answer. `unsmoothed` is the estimate before it was smoothed, where it was. `foretold` tells
     whether the standard errors would be the same whatever had been released. `notes` are what the
     user of a study is told of this question in any case.
@@ -127,6 +170,14 @@ class Answer:
     unsmoothed: Estimate | None = None
     foretold: bool = False
     notes: tuple[str, ...] = ()
+    population: Interval | None = None
+
+    @property
+    def intervals(self) -> "Intervals":
+        """Both intervals, by what they cover."""
+        size = len(shape_of(self.estimate).values())
+        unknown = Interval.none(size, NOT_SAMPLED, POPULATION)
+        return {NOISE: self.interval, POPULATION: self.population or unknown}
 
     @classmethod
     def told(

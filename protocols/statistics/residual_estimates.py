@@ -33,13 +33,14 @@ class ResidualCounts(Shape):
 
     @classmethod
     def of(cls, grid: PlotGrid, cells: Column, records: int) -> Self:
-        """From cells as they were released."""
+        """The plot from cells as they were released."""
         counts = grid.grid(cells, records)
         return cls(grid, counts, records - int(counts.sum()), cells)
 
     def merged(self, scale: float) -> "ResidualCounts":
-        """Where Laplace noise of that scale explains how neighbours differ they are averaged, and
-        outer columns that it explains are empty (`PlotGrid.mended`)."""
+        """The plot with neighbouring cells averaged where Laplace noise of that scale explains
+        their difference, and outer columns emptied where it explains their counts
+        (`PlotGrid.mended`)."""
         records = int(self.counts.sum()) + self.outside
         return ResidualCounts.of(self.grid, self.grid.mended(self.noisy, scale), records)
 
@@ -75,9 +76,13 @@ class ResidualCounts(Shape):
         return ["fitted from", "residual from", "count"], rows
 
     def error(self, truth: Estimate) -> Error:
-        """S2's similarity, and the differences of the parts of points in its 100 cells."""
-        if not isinstance(truth, ResidualCounts) or not len(truth.points[0]):
-            raise ValueError("no plot with points")
+        """S2's similarity, and the differences of the parts of points in its 100 cells. None of
+        them is known where the other plot has no points: ε is spent by then, and the plot stands.
+        """
+        if not isinstance(truth, ResidualCounts):
+            raise ValueError("no plot")
+        if not len(truth.points[0]):
+            return dict.fromkeys(("rmse", "max", "similarity"), math.nan)
         true = truth.truth or TruePlot(*truth.points)
         apart = np.abs(true.own_shares - true.shares(*self.points))
         return {
@@ -87,8 +92,8 @@ class ResidualCounts(Shape):
         }
 
     def trend(self) -> tuple[Column, Column, Column]:
-        """For each column of cells with records enough: its middle, and the mean and standard
-        deviation of residuals in it, both from counts of cells alone."""
+        """The middle of each column of cells that has enough records, and the mean and standard
+        deviation of its residuals, both from counts of cells alone."""
         across, up = (edges[:-1] + np.diff(edges) / 2 for edges in self.grid.edges)
         sums = self.counts.sum(axis=0)
         held = sums > max(FEWEST * sums.sum(), 0)

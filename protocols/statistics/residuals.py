@@ -1,9 +1,9 @@
 """The questions of a residual plot: how far both axes reach, and counts of cells (S2 §4.2).
 
-Coefficients are public, and parties compute residuals by themselves: what they send are counts. A
-curator, or two servers together, find bounds by the sparse vector technique; other aggregators
-release the counts by bound under noise. Cells are released as they are (`laplace`) or in a
-hierarchy (`hb`), by any aggregator, or by DAWA, as S2 has it, by a curator.
+Coefficients are public; parties compute residuals by themselves, and send counts. A curator, or two
+servers together, find bounds by the sparse vector technique; other aggregators release the counts
+by bound under noise. Any aggregator releases cells as they are (`laplace`) or in a hierarchy
+(`hb`); a curator can release them by DAWA, as in S2.
 """
 
 import math
@@ -34,6 +34,7 @@ from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.plans.tables import CountedCells, Tables
 from tallyroom.protocols.privacy import hb
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.prirp import (
     REACH_UNITS,
     SHAPES,
@@ -53,18 +54,18 @@ from tallyroom.protocols.privacy.prirp import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import MAX_COLUMNS
 from tallyroom.protocols.statistics.choices import UNSURE
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
 from tallyroom.protocols.statistics.first_above import words_of
-from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
 from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
 METHODS = ("laplace", "hb", "dawa")
 MAX_DOUBLINGS = 64
 FIXED_POINT = 1 << 16
-"""A curator publishes estimated counts in such parts of 1."""
+"""A curator publishes estimated counts in multiples of 1/`FIXED_POINT`."""
 ANY: Bounds = (-math.inf, math.inf)
 
 
@@ -81,9 +82,9 @@ class LinearModel:
         return (*self.x, self.y)
 
     def points(self, holdings: Holdings) -> tuple[Column, Column]:
-        """Fitted values and residuals. What overflows, or is no number to begin with, is infinite
-        or NaN, and outside of any plot: a party that refused it would tell, without noise, which of
-        its values exceed what coefficients are chosen for."""
+        """Fitted values and residuals. A record that overflows, or has a cell that is not a number,
+        is infinite or NaN, and lies outside any plot: a party that refused it would reveal, without
+        noise, that its values exceed what the coefficients were chosen for."""
         intercept, *slopes = self.coefficients
         fitted = np.full(holdings.rows, intercept)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -155,7 +156,8 @@ class Sizes(ModelTables):
 
 
 def within_bounds(total: Vector, doublings: int) -> list[Vector]:
-    """How many records lie within each bound: of fitted values, and of residuals."""
+    """The number of records within each bound of fitted values, and within each bound of
+    residuals."""
     return [within(each, doublings) for each in np.split(total, [2 * doublings + 1])]
 
 
@@ -224,8 +226,8 @@ class ResidualReach(Residuals):
     def plan(self, facts: Facts) -> Plan:
         """The noise at a bound is that of two counts together, where most of the records lie."""
         sizes = self.sizes
-        bar = lowered_bar(facts, math.sqrt(2 * facts.noises) * sizes.sensitivity)
-        return NoisySum(sizes, CountedCells(sizes.length, sizes.sensitivity, threshold=bar))
+        bar = lowered_bar(facts, math.sqrt(2 * facts.noises) * sizes.sensitivity.l1)
+        return NoisySum(sizes, CountedCells.of(sizes, threshold=bar))
 
     def read(self, release: Release) -> Answer:
         match release.plan:
@@ -242,7 +244,7 @@ class ResidualReach(Residuals):
                 return release.without_errors(
                     self._first(release.values, bar or wanted(release.records))
                 )
-        raise LocalError(f"{self.name} is not read off such a plan")
+        raise LocalError(f"{self.name} cannot be read off this plan")
 
     def reference(self, holdings: Holdings) -> Estimate:
         total = self.sizes.encode(holdings).sum(axis=0, dtype=np.uint64)
@@ -253,7 +255,7 @@ class ResidualReach(Residuals):
         return self._told(*(first_within(signed(each), threshold) for each in scores))
 
     def _told(self, across: int, up: int) -> Estimate:
-        """Where an index is beyond all bounds, the widest is taken."""
+        """The axes at these indices; an index beyond all bounds stands for the widest."""
         last = len(SHAPES) * self.doublings - 1, self.doublings - 1
         across, up = (min(max(at, 0), end) for at, end in zip((across, up), last, strict=True))
         fitted, reach = axis_at(across, self.least_reach), reach_at(up, self.least_reach)
@@ -262,8 +264,8 @@ class ResidualReach(Residuals):
 
 
 def lowered_bar(facts: Facts, noise: float) -> int:
-    """How many records an axis is to hold, where the noise at a bound is so many parts of 1/ε; 0
-    where there is none."""
+    """The number of records that an axis must hold if the noise at a bound is `noise`/ε; 0 without
+    noise."""
     if facts.record_epsilon is None:
         return 0
     return lowered(facts.records, noise / float(facts.record_epsilon))
@@ -271,7 +273,7 @@ def lowered_bar(facts: Facts, noise: float) -> int:
 
 @dataclass(frozen=True)
 class CuratedReach(ResidualReach):
-    """The same by a curator, with the sparse vector technique: S2's Algorithm 2."""
+    """The reach, found by a curator with the sparse vector technique: S2's Algorithm 2."""
 
     name: ClassVar[str] = "residual-reach-curated"
 
@@ -282,7 +284,7 @@ class CuratedReach(ResidualReach):
 
 @dataclass(frozen=True)
 class JointReach(ResidualReach):
-    """The same as a curator finds it, between two servers."""
+    """The reach that a curator would find, found by two servers."""
 
     name: ClassVar[str] = "residual-reach-joint"
 
@@ -328,7 +330,7 @@ class Blocks(Strategy):
         return hb.line(self.cells)
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         return self.hierarchy.sensitivity
 
     @property
@@ -345,14 +347,13 @@ class Blocks(Strategy):
     def place(self, noise: Vector) -> Vector:
         return noise
 
-    def words(self, scale: float) -> str:
-        what = "counts of blocks of cells along Hilbert's curve"
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} {what}"
+    def words(self, law: NoiseLaw) -> str:
+        return f"{law.words()} on {self.noises} counts of blocks of cells along Hilbert's curve"
 
 
 @dataclass(frozen=True)
 class DawaCells(CuratorMechanism):
-    """Both stages of DAWA: S2's own cells, in parts of 1/`FIXED_POINT`."""
+    """S2's own cells, by both stages of DAWA, in parts of 1/`FIXED_POINT`."""
 
     cells: int
 
@@ -395,7 +396,7 @@ class ResidualCells(Residuals):
         self._check_method()
         if not (self.residual_reach > 0 and math.isfinite(2 * self.residual_reach)):
             raise LocalError(
-                f"an axis reaches a positive finite number, not {self.residual_reach:g}"
+                f"the reach of residuals must be positive and finite, not {self.residual_reach:g}"
             )
         width = self.fitted_upper - self.fitted_lower
         if not (width > 0 and math.isfinite(width)):
@@ -421,14 +422,14 @@ class ResidualCells(Residuals):
     def plan(self, facts: Facts) -> Plan:
         grid, blocks = self.grid(facts.records, facts.epsilon), self.method == "hb"
         cells = PlotCells(self.model, grid, blocks)
-        one_by_one = CountedCells(cells.length, cells.sensitivity, counted="counts of cells")
+        one_by_one = CountedCells.of(cells, counted="counts of cells")
         return NoisySum(cells, Blocks(cells.length) if blocks else one_by_one)
 
     def read(self, release: Release) -> Answer:
-        """Errors are known of cells that are released one by one alone."""
+        """Errors are known only for cells that are released one by one."""
         plan, noise, found = release.plan, release.noise, release.integers.astype(np.float64)
         if not (isinstance(plan, EncodedRecords) and isinstance(plan.encoding, PlotCells)):
-            raise LocalError(f"{self.name} is not read off such a plan")
+            raise LocalError(f"{self.name} cannot be read off this plan")
         grid = plan.encoding.grid
         match plan:
             case NoisySum(strategy=Blocks(hierarchy=hierarchy)) if noise is not None:
@@ -451,7 +452,7 @@ class ResidualCells(Residuals):
 
 @dataclass(frozen=True)
 class CuratedCells(ResidualCells):
-    """The same by a curator, with both stages of DAWA: S2's own cells."""
+    """S2's own cells, released by a curator with both stages of DAWA."""
 
     method: str = "dawa"
 

@@ -15,6 +15,7 @@ from tallyroom.protocols.plans.encodings import clipped
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.measurement import Measurement
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.tree import Tree
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
@@ -27,8 +28,9 @@ MAX_STEPS = 1 << 18
 
 
 def steps_of(times: Column, steps: int) -> Integers:
-    """From 0. What is no time counts at the nearest: a party that refused it would tell of its
-    records without noise, and of any column."""
+    """The step of each record, from 0. An invalid time counts as the nearest step: a party that
+    refused it would reveal something about its records without noise, and about any column that is
+    asked for as time."""
     return np.clip(np.rint(times), 1, steps).astype(np.int64) - 1
 
 
@@ -60,9 +62,9 @@ class SumsOverTime(Encoding):
         return (1 + self.counts_records) * self.steps
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """The times are public: a value changes, at its time."""
-        return self.steps * self.grid.steps
+        return Sensitivity(self.steps * self.grid.steps, self.steps * self.grid.steps**2)
 
     @property
     def measurement(self) -> Measurement | None:
@@ -105,10 +107,11 @@ class TreeOverTime(Strategy):
         return Tree(self.steps)
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """Of the node noises: a change at one time shifts all later sums, a half-open interval,
         which ⌈(L+1)/2⌉ nodes explain."""
-        return math.ceil((self.tree.levels + 1) / 2) * self.largest
+        nodes = math.ceil((self.tree.levels + 1) / 2)
+        return Sensitivity(nodes * self.largest, nodes * self.largest**2)
 
     @property
     def noises(self) -> int:
@@ -125,9 +128,8 @@ class TreeOverTime(Strategy):
         placed = self.tree.whole_noise(noise)
         return np.concatenate([placed, np.zeros(self.released - self.steps, dtype=np.uint64)])
 
-    def words(self, scale: float) -> str:
-        levels = self.tree.levels
-        return f"tree: discrete Laplace of scale {scale:.6g} on the nodes of {levels} levels"
+    def words(self, law: NoiseLaw) -> str:
+        return f"tree: {law.words()} on the nodes of {self.tree.levels} levels"
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class RunningSum(BoundedColumn):
         return self._curve(np.cumsum(np.bincount(self._times(holdings), values, self.steps)))
 
     def _times(self, holdings: Holdings) -> Integers:
-        """For the truth. Raises `LocalError` for what is no time."""
+        """The times, for the truth. Raises `LocalError` for an invalid time."""
         times = holdings.column(self.time)
         if (times != np.rint(times)).any() or times.min() < 1 or times.max() > self.steps:
             raise LocalError(f"column {self.time!r} must hold whole numbers from 1 to {self.steps}")

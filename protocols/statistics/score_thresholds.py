@@ -1,4 +1,4 @@
-"""How many thresholds a classifier's curves have, and where they lie, by what is public.
+"""Chooses the number and the places of a classifier's thresholds from what is public.
 
 **How many.** Between two thresholds a curve is taken to be straight, which errs as 1/N² where it is
 smooth. Noise errs as a power of log N over nε. So N = √(nε) balances them, to a factor that depends
@@ -20,7 +20,7 @@ import numpy as np
 from tallyroom.protocols.records import Column
 
 EXACT_POINTS = 256
-"""Of curves without noise."""
+"""The number of points of curves without noise."""
 LEAST, MOST = 8, 1024
 PILOT_POINTS = 256
 LINEAR, KNEE = 0.3, 1 / 45
@@ -37,13 +37,14 @@ def points_for(records: int, epsilon: Fraction | None) -> int:
 
 
 def followed_points(points: int) -> int:
-    """As good as so many evenly spaced thresholds: how many that follow the scores."""
+    """The number of thresholds that follow the scores and do as well as `points` evenly spaced
+    ones."""
     return max(points // 4, LEAST)
 
 
 def by_rank(scores: Column, lower: float, upper: float) -> tuple[float, ...]:
-    """The thresholds to choose from, rising, from scores that are public: no more than 255, all
-    within the bounds and below the upper one. None where scores are all at one end."""
+    """The rising thresholds to choose from, given public scores: at most 255, all within the bounds
+    and below the upper one. Empty if all scores lie at one end."""
     falling = np.sort(scores)[::-1]
     above = np.arange(1, len(falling) + 1) / len(falling)
     logarithmic = np.log1p(above / KNEE) / math.log1p(1 / KNEE)
@@ -54,7 +55,8 @@ def by_rank(scores: Column, lower: float, upper: float) -> tuple[float, ...]:
 
 
 def every(thresholds: tuple[float, ...], points: int) -> tuple[float, ...]:
-    """So many points' thresholds but the last, evenly from those given; all if there are fewer."""
+    """All thresholds but the last of so many points, taken evenly from those given; all of those if
+    there are fewer."""
     if len(thresholds) < points:
         return thresholds
     places = (np.arange(1, points) * (len(thresholds) + 1)) // points - 1

@@ -1,5 +1,5 @@
-"""Multinomial logistic regression on weighted rows, without privacy of its own: for rows that are
-synthetic, and for the raw records that a simulation compares with."""
+"""Multinomial logistic regression on weighted rows, which adds no noise: for synthetic rows, and
+for the raw records that a simulation compares with."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,14 @@ from tallyroom.protocols.records import Column
 Matrix = NDArray[np.float64]
 
 PENALTY = 1e-6
-"""Of squared coefficients, for each row: it moves none that rows determine, and gives separable
-classes, collinear columns and classes without a row an answer."""
+"""The penalty on squared coefficients, for each row. It does not move coefficients that the rows
+determine, and gives an answer for separable classes, collinear columns and classes without a
+row."""
 MAX_STEPS = 100
 
 
 def softmax(scores: Matrix) -> Matrix:
-    """Probabilities of classes, one record a row."""
+    """Probabilities of classes, one row for each record."""
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     found: Matrix = shifted / shifted.sum(axis=1, keepdims=True)
     return found

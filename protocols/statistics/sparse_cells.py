@@ -49,8 +49,8 @@ SECRET = "what noise did to it depends on the records, so it is secret"
 
 
 def pairs_left(codes: Integers, candidates: int) -> list[int]:
-    """For each candidate, the pairs of different classes that stay together, below 0; a row has the
-    codes of the candidates, of the chosen attributes, and of the target."""
+    """Minus the number of pairs of different classes that stay together, for each candidate. A row
+    has the codes of the candidates, of the chosen attributes, and of the target."""
     parts = np.zeros(len(codes), dtype=np.int64)
     for column in codes.T[candidates:-1]:
         parts = refined(parts, column)
@@ -59,7 +59,7 @@ def pairs_left(codes: Integers, candidates: int) -> list[int]:
 
 @dataclass(frozen=True)
 class PickOfCodes(Pick):
-    """From the codes of all records."""
+    """A pick by the codes of all records."""
 
     codes: Codes
     max_records: int
@@ -77,7 +77,7 @@ class PickOfCodes(Pick):
 
 @dataclass(frozen=True)
 class SparseNextAttribute(Projected):
-    """The attribute that is picked next, by its place among those that are left."""
+    """The attribute that is picked next, by its index among those that are left."""
 
     name: ClassVar[str] = "next-attribute-sparse"
 
@@ -88,7 +88,8 @@ class SparseNextAttribute(Projected):
 
     @cached_property
     def candidates(self) -> tuple[Attribute, ...]:
-        """Those that are not chosen, and with which the space has at most 2^60 cells."""
+        """The attributes that are not chosen yet and with which the space has at most 2^60
+        cells."""
         return self.further(MAX_SPACE // self.codes.space.size)
 
     @cached_property
@@ -114,7 +115,7 @@ class SparseNextAttribute(Projected):
 
 @dataclass(frozen=True)
 class ListedCells(CuratorMechanism):
-    """The cells that pass a threshold, by their numbers, so many at most."""
+    """The cells that pass a threshold, by their indices, at most so many."""
 
     codes: Codes
     max_records: int
@@ -123,7 +124,7 @@ class ListedCells(CuratorMechanism):
 
     @property
     def released(self) -> int:
-        """How many cells there are, and for each its number and its count."""
+        """The number of cells, and the index and count of each."""
         return 1 + 2 * self.capacity
 
     def _cells(self, total: Vector) -> Integers:
@@ -140,7 +141,7 @@ class ListedCells(CuratorMechanism):
         return self._listed(*np.unique(self._cells(total), return_counts=True))
 
     def _listed(self, cells: Integers, counts: Integers) -> Vector:
-        """Those with the largest counts, if there are too many; post-processing."""
+        """The cells with the largest counts, if there are too many; post-processing."""
         if len(cells) > self.capacity:
             kept = np.sort(np.argsort(-counts, kind="stable")[: self.capacity])
             cells, counts = cells[kept], counts[kept]
@@ -160,7 +161,7 @@ class ListedCells(CuratorMechanism):
         counts = words[1 + self.capacity : 1 + self.capacity + size]
         inside = ((cells >= 0) & (cells < self.codes.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
-            raise RunFailed("the curator published cells that cannot be")
+            raise RunFailed("the curator published impossible cells")
         return cells, counts
 
     def words(self, epsilon: Fraction, delta: float) -> str:
@@ -173,7 +174,7 @@ class ListedCells(CuratorMechanism):
 
 @dataclass(frozen=True)
 class SparseCells(Projected):
-    """The cells of the chosen attributes and the target that pass, by their numbers."""
+    """The cells of the chosen attributes and the target that pass, by their indices."""
 
     name: ClassVar[str] = "projected-cells-sparse"
 
@@ -204,7 +205,7 @@ class SparseCells(Projected):
                 least = 0 if release.exact else listed.threshold
                 rows = self.codes.rows_with(*listed.cells_in(release.integers, least))
                 return release.without_errors(rows.at_most(MOST_ROWS * release.records), SECRET)
-        raise LocalError(f"{self.name} is not read off such a plan")
+        raise LocalError(f"{self.name} cannot be read off this plan")
 
     def reference(self, holdings: Holdings) -> Estimate:
         cells = self.codes.cells_of(holdings)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 12
 MOST_ROWS = 2
-"""Synthetic records for a real one."""
+"""The most synthetic records for each real one."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class SyntheticRows(Shape):
         return int(self.counts.sum())
 
     def at_most(self, records: int) -> "SyntheticRows":
-        """As they are, or so many in the same proportions: n is public, and at a tiny ε noise alone
-        can make millions of rows."""
+        """The rows as they are, or at most so many in the same proportions: n is public, and at a
+        tiny ε noise alone can make millions of rows."""
         if self.records <= records:
             return self
         shares = self.counts / float(self.records) * records
@@ -75,9 +75,9 @@ class SyntheticRows(Shape):
         return list(self.columns), rows
 
     def error(self, truth: Estimate) -> Error:
-        """Of the shares of values, over the columns that both have."""
+        """The error of the shares of values, over the columns that both have."""
         if not isinstance(truth, SyntheticRows):
-            raise ValueError("no rows of attributes")
+            raise ValueError("the truth has no rows of attributes")
         shared = [name for name in self.columns if name in truth.columns]
         apart = np.concatenate([self.marginal(name) - truth.marginal(name) for name in shared])
         return {"rmse": math.sqrt(float((apart**2).mean())), "max": float(np.abs(apart).max())}

@@ -1,9 +1,10 @@
 """Studies by name: questions that follow from answers, under one ε.
 
-Each is found through the entry-point group `tallyroom.studies`; nothing here names one.
+Studies are found through the entry-point group `tallyroom.studies`; no study is named here.
 """
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from tallyroom.protocols import registry
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
@@ -21,12 +22,38 @@ def studies() -> dict[str, type[Study]]:
 
 @cache
 def study_named(name: str) -> type[Study]:
-    """Only the one that is asked for is loaded.
-
-    Raises `LocalError` if there is none of that name, or if it cannot be loaded.
-    """
+    """Loads the study of that name, and no other. Raises `LocalError` if there is no such study, or
+    if it cannot be loaded."""
     kind: type[Study] = registry.kind_named(registry.STUDIES, name, Study)
     return kind
 
 
-__all__ = ["Answer", "Ask", "Finding", "Steps", "Study", "studies", "study_named", "study_names"]
+BY_OPTION = {"private-bounds": "PrivateBounds", "quantile-zoom": "QuantileZoom"}
+"""Studies that are asked by an option of a statistic, and by no name of their own."""
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.studies.private_bounds import PrivateBounds
+    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom, zoomed
+else:
+    __getattr__ = registry.lazily(
+        {
+            "PrivateBounds": f"{__name__}.private_bounds",
+            "QuantileZoom": f"{__name__}.quantile_zoom",
+            "zoomed": f"{__name__}.quantile_zoom",
+        }
+    )
+
+__all__ = [
+    "BY_OPTION",
+    "Answer",
+    "Ask",
+    "Finding",
+    "PrivateBounds",
+    "QuantileZoom",
+    "Steps",
+    "Study",
+    "studies",
+    "study_named",
+    "study_names",
+    "zoomed",
+]

@@ -1,4 +1,4 @@
-"""What a study may spend: declared before its first question, and held to at every one."""
+"""The budget of a study: declared before its first question, and enforced at every one."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,30 +9,26 @@ from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.studies.contract import Ask, Study
 
 MAX_QUESTIONS = 1024
-"""Of one study."""
+"""The most questions of one study."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What one question spends, and what the rest of its study may still spend after it.
+    """The loss granted to one question, and what the rest of its study may still spend after it.
+    Without noise, nothing that follows is counted."""
 
-    `epsilon` None is no noise; then nothing follows that could be counted.
-    """
-
-    epsilon: Fraction | None
-    delta: float
-    later_epsilon: Fraction = Fraction(0)
-    later_delta: float = 0.0
+    loss: PrivacyLoss
+    later: PrivacyLoss = NO_LOSS
 
 
 class Budget:
-    """A study's ε and δ, and what it may ask. Raises `LocalError` for a study that declares more
-    than the whole, or lists nothing.
+    """Divides the loss granted to a study among its questions. Raises `LocalError` for a study that
+    declares more than the whole, or lists nothing.
 
-    `listed` are the questions that it may ask, by their kinds.
+    `listed` are the kinds of questions that it may ask.
     """
 
-    def __init__(self, study: Study, epsilon: Fraction | None, delta: float) -> None:
+    def __init__(self, study: Study, whole: PrivacyLoss) -> None:
         declared = study.shares()
         if not 1 <= len(declared) <= MAX_QUESTIONS:
             raise LocalError(
@@ -51,19 +47,20 @@ class Budget:
         for ask in self.listed:
             self._shares.setdefault(_kind_of(ask), []).append(ask.share)
         self._name = study.name
-        self._whole = PrivacyLoss.of(epsilon, delta)
+        self._whole = whole
         self._left = sum(declared, Fraction(0))
         self.most_questions = len(declared)
         self.asked = 0
         self._numeric_delta = 0.0
 
     def foresee(self, numeric_delta: float) -> None:
-        """Each question costs so much δ at most where the user grants none: what the arithmetic of
-        a sampler takes (`Query.numeric_delta`)."""
+        """Sets the most δ that the arithmetic of a sampler costs per question where the user grants
+        none (`Query.numeric_delta`)."""
         self._numeric_delta = numeric_delta
 
     def rehearsal(self, ask: Ask) -> Grant:
-        """What a listed question would be granted if it came first. Takes nothing."""
+        """The grant that a listed question would get if it came first. Takes nothing from the
+        budget."""
         self._check_listed(ask)
         if ask.share > self._left:
             raise LocalError(f"{self._name} declares {self._left} of ε and lists {ask.share}")
@@ -95,12 +92,14 @@ class Budget:
             )
 
     def _grant(self, ask: Ask, left: Fraction, questions: int) -> Grant:
-        """`left` of the whole is for so many later questions."""
+        """Grants a question its share, with `left` of the whole for so many later questions."""
         mine = self._whole.share(ask.share)
-        rest = self._whole.share(left) if questions and self._whole.bounded else NO_LOSS
-        numeric = 0.0 if self._whole.delta else self._numeric_delta * questions
-        later = float(rest.delta) or (numeric if self._whole.bounded else 0.0)
-        return Grant(mine.epsilon, float(mine.delta), rest.epsilon or Fraction(0), later)
+        if not questions or not self._whole.bounded:
+            return Grant(mine)
+        later = self._whole.share(left)
+        if not self._whole.delta:
+            later += PrivacyLoss.of(0, self._numeric_delta * questions)
+        return Grant(mine, later)
 
 
 _Kind = tuple[type[Statistic], str | None]

@@ -1,8 +1,6 @@
 """The suite that every study must pass; other packages import it too.
 
-    from tallyroom.protocols.statistics.planned import AskedOf, planned
-from tallyroom.protocols.statistics.release import Noise
-from tallyroom.extend import StudyContract
+    from tallyroom.extend import StudyContract
 
     class TestMine(StudyContract):
         study = Mine(lower=0.0, upper=1.0)
@@ -24,12 +22,12 @@ from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.conformance import ANYTHING, check_one_record
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
-from tallyroom.protocols.statistics.planned import AskedOf, planned
-from tallyroom.protocols.statistics.release import Noise
+from tallyroom.protocols.statistics.planned import AskedOf, laplace_noise, planned
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.budget import Budget
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
@@ -38,8 +36,8 @@ Answering = Callable[[Ask], Answer]
 
 
 class StudySteps:
-    """What a study does, however it is found. `study` is one with its bounds, as it is put to an
-    aggregator of sums."""
+    """The tests of a study's steps, whether or not it is registered. `study` must have its bounds,
+    as if asked of an aggregator of sums."""
 
     study: ClassVar[Study]
 
@@ -70,10 +68,10 @@ class StudySteps:
                 return Answer.told(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
             if isinstance(plan, NoisyChoice):  # an index comes out
                 chosen = generator.integers(0, plan.rule.candidates, plan.released)
-                return asked.read(chosen.astype(np.uint64), records, Noise(1.0))
+                return asked.read(chosen.astype(np.uint64), records, laplace_noise(1.0))
             total = plan.measure(asked.total(holdings))
             drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
-            return asked.read(total + drawn, records, Noise(2.0**60 / 3))
+            return asked.read(total + drawn, records, laplace_noise(2.0**60 / 3))
 
         return answer
 
@@ -90,8 +88,8 @@ class StudySteps:
         assert listed == self.study.may_ask()
 
     def test_no_question_is_larger_than_those_listed(self) -> None:
-        """What was checked beforehand must tell of what is asked: `conducted` holds a study to the
-        kinds and shares of its list, this to their sizes."""
+        """The questions that are checked beforehand must be as large as those asked. `conducted`
+        holds a study to the kinds and shares of its list; this test holds it to their sizes."""
         answers = [self.exactly, *(self.drowned(np.random.default_rng(seed)) for seed in range(20))]
         largest = self._sizes(self.study.may_ask())
         for answering in answers:
@@ -104,7 +102,8 @@ class StudySteps:
         found: dict[type[Statistic], tuple[int, ...]] = {}
         for ask in asked:
             put = _planned(ask.statistic, self.holdings()).plan
-            sizes = (put.length, put.released, put.noises, put.sensitivity)
+            moved = put.sensitivity
+            sizes = (put.length, put.released, put.noises, moved.l1, moved.squared_l2)
             before = found.get(type(ask.statistic), sizes)
             found[type(ask.statistic)] = tuple(map(max, sizes, before))
         return found
@@ -120,7 +119,7 @@ class StudySteps:
             assert finding.deviations.shape == shape_of(finding.estimate).values().shape
 
     def test_a_record_that_is_anything_changes_itself_alone(self) -> None:
-        """In every question that it asks."""
+        """Checks every question that the study asks."""
         _, asked = conducted(self.study, self.exactly)
         before = self.holdings(parties=8, records=8)
         for statistic in {ask.statistic.name: ask.statistic for ask in asked}.values():
@@ -132,7 +131,7 @@ class StudySteps:
                 check_one_record(statistic, before, replace(before, columns=changed))
 
     def test_the_same_answers_lead_to_the_same_questions(self) -> None:
-        """Or a study that is run again after an interruption would pay twice."""
+        """Otherwise a study that is run again after an interruption would pay twice."""
         assert _outcome(self.study, self.exactly) == _outcome(self.study, self.exactly)
         runs = [_outcome(self.study, self.drowned(np.random.default_rng(1))) for _ in range(2)]
         assert runs[0] == runs[1]
@@ -166,13 +165,13 @@ class StudyContract(StudySteps):
 
 
 def conducted(study: Study, answering: Answering) -> tuple[Finding, list[Ask]]:
-    """Runs a study on such answers, held to its budget: its finding, and what it asked."""
+    """Runs a study on such answers within its budget; returns its finding, and what it asked."""
     asked: list[Ask] = []
     return _conclude(study, answering, asked), asked
 
 
 def _conclude(study: Study, answering: Answering, asked: list[Ask]) -> Finding:
-    budget = Budget(study, Fraction(1), 1e-6)
+    budget = Budget(study, PrivacyLoss.of(1, 1e-6))
     steps = study.steps()
     try:
         ask = next(steps)

@@ -1,8 +1,8 @@
 """The contract of a study: ask, look at the answer, ask again, conclude.
 
 A study does no input or output. `steps` is a generator: it yields an `Ask`, is sent the `Answer`,
-and returns its `Finding`. Whoever drives it puts the questions to a federation, charges each one
-and holds the study to the budget that it declared (`protocols.studies.budget`).
+and returns its `Finding`. The caller puts the questions to a federation, charges each one and holds
+the study to the budget that it declared (`protocols.studies.budget`).
 
     @dataclass(frozen=True)
     class TwoMeans(Study):
@@ -38,17 +38,22 @@ from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.parameters import Parametrized
+from tallyroom.protocols.statistics.option import Parametrized
 from tallyroom.protocols.statistics.release import Answer as Answer
+
+BOUNDS_METHODS = ("histogram", "sparse-vector")
+"""How private bounds are found: in counts that are released, or as indices that two servers
+choose."""
+BOUNDS_SHARE = 0.2
+"""Of ε: the counts need be told from noise only, the statistic is what is wanted."""
 
 
 @dataclass(frozen=True)
 class Ask:
     """A question: a statistic, with its share of the study's ε and of its δ.
 
-    `aggregator` is one that it must be asked with, as on the command line; None leaves that to the
-    user's choice.
-    """
+    `aggregator` is the aggregator that the question needs, as on the command line; None leaves the
+    choice to the user."""
 
     statistic: Statistic
     share: Fraction
@@ -61,16 +66,19 @@ class Ask:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a study concludes. `deviations` are as in `Answer`; None where nobody knows them.
+    """The conclusion of a study. `deviations` are those of `Answer`; None if they are not known.
 
-    `statistic` is the one whose estimate this is, where it is the estimate of a single question: it
-    knows the truth to compare with, and how it is drawn. `notes` are what the user must be told.
-    """
+    If the conclusion is the estimate of a single question, `statistic` is the statistic of that
+    question: it knows the truth to compare with, and how to draw the estimate. `notes` are for the
+    user to read; `without` is what the interval leaves out, and `unknown` why there is none, if the
+    study knows of something."""
 
     estimate: Estimate
     notes: tuple[str, ...] = ()
     deviations: Column | None = None
     statistic: Statistic | None = None
+    without: str = ""
+    unknown: str = ""
 
 
 Steps = Generator[Ask, Answer, Finding]
@@ -81,11 +89,11 @@ class Study(Parametrized, ABC):
     """Questions to a federation, of which later ones may follow from earlier answers."""
 
     span: ClassVar[Bounds] = (-math.inf, math.inf)
-    """Where a finding can lie."""
+    """The range that findings lie in."""
 
     @abstractmethod
     def shares(self) -> tuple[Fraction, ...]:
-        """The most that it can ask: a share of ε and δ for each question, at most 1 together.
+        """A share of ε and δ for each question that the study may ask, at most 1 together.
 
         There must be room for the whole before the first question. A study whose number of
         questions depends on the answers declares the most there can be, and pays for those that
@@ -94,7 +102,7 @@ class Study(Parametrized, ABC):
 
     @abstractmethod
     def may_ask(self) -> tuple[Ask, ...]:
-        """Every kind of question that it may ask, with its share. Raises `LocalError` where the
+        """Every kind of question that the study may ask, with its share. Raises `LocalError` if the
         options alone rule a question out.
 
         All of them are checked against the federation before the first is put: nothing is spent on
@@ -111,31 +119,30 @@ class Study(Parametrized, ABC):
         """Asks and concludes. Raises `RunFailed` where the answers allow no conclusion."""
 
     def reference(self, holdings: Holdings) -> Estimate | None:
-        """What it would find in the raw records, as numpy or scipy compute it; None if nothing
-        plain compares. Simulations tell the error against it."""
+        """The finding on the raw records, as numpy or scipy compute it; None if there is no plain
+        counterpart. Simulations report the error against it."""
         return None
 
     def clipped(self, holdings: Holdings) -> int:
-        """How many records have a value outside the public bounds or names that it was given. A
-        simulation tells; on a deployed federation nobody knows."""
+        """The number of records with a value outside the public bounds or names. Only a simulation
+        can report it; in a deployed federation nobody knows it."""
         return 0
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the data that it is about: those that its roles name."""
+        """The columns of the data that the study reads: those that its roles name."""
         return tuple(str(getattr(self, each.name)) for each in self.options() if each.role)
 
     @property
     def title(self) -> str:
-        """What its result is called."""
+        """The name of the study in its result."""
         return self.name
 
     def asked_of(self, offers: Offers) -> "Study | Statistic":
-        """What is put to a federation whose aggregator offers that.
+        """The study or statistic that is put to a federation whose aggregator offers `offers`.
 
-        Most studies are the same everywhere. One that a single release of some aggregator answers
-        is asked as that statistic there.
-        """
+        Most studies are the same everywhere. If a single release of some aggregator answers a
+        study, the study becomes that statistic there."""
         return self
 
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:

@@ -1,9 +1,9 @@
 """The Gini coefficient: half the mean difference of two records, as a share of the mean.
 
-`gini` is the mean difference E|x − x'|, which is in the unit of the values. Inequality is told by
+`gini` is the mean difference E|x − x'|, in the unit of the values. The coefficient is
 E|x − x'| / (2·E x), between 0 and 1 for values that are not negative. It takes two answers: the
-mean difference of pairs, and the mean. Of n records it is n/(n − 1) times what the sorted values
-give with every record paired with itself too.
+mean difference of pairs, and the mean. For n records it is n/(n − 1) times the coefficient of the
+sorted values that also pairs every record with itself.
 """
 
 import math
@@ -42,10 +42,10 @@ class GiniCoefficient(Study):
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        self._mean()  # refuses bounds that there are not
+        self._mean()  # raises for invalid bounds
         if self.lower is not None and self.lower < 0:
             raise LocalError(
-                f"--lower {self.lower:g}: the coefficient is of values that are not negative"
+                f"--lower {self.lower:g}: the coefficient needs values that are not negative"
             )
 
     def _mean(self) -> Mean:
@@ -77,7 +77,7 @@ class GiniCoefficient(Study):
         mean = yield of_mean
         if mean.number <= 0:
             raise RunFailed(
-                f"the private mean is {mean.number:.3g}, of which nothing is a share: "
+                f"the private mean is {mean.number:.3g}, so there is no coefficient: "
                 "ask with more ε, or with narrower bounds"
             )
         found = difference.number / (2 * mean.number)

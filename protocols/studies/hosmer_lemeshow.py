@@ -14,23 +14,27 @@ import numpy as np
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.thresholds import quantiles
-from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.calibration import (
     MAX_GROUPS,
     Calibration,
     CalibrationCounts,
+    GroupCounts,
     grouped,
     probabilities,
 )
+from tallyroom.protocols.statistics.calibration_test import LEVEL, WANTED_POWER, NoisyTest
+from tallyroom.protocols.statistics.cumulative import strategy_option
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.ecdf import Quantile
-from tallyroom.protocols.statistics.estimates import Estimate, Table, shape_of
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 LEAST_GROUPS = 3
+TRAINED = ("elsewhere", "here")
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,14 @@ class HosmerLemeshow(Study):
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
     groups: int = option(10, "How many groups of about equal size.")
     thresholds: int = option(1024, "How many candidates the quantiles are chosen from.")
-    mechanism: str = option(
-        "hierarchy", "Which mechanism adds the noise for them.", choices=tuple(MECHANISMS)
-    )
+    strategy: str = strategy_option("Which counts get noise, for the quantiles.")
     share: float = option(0.3, "The share of ε for the quantiles.")
+    trained: str = option(
+        "elsewhere",
+        "Where the model was trained: on other records than these, or here, on these very ones, "
+        "which takes two degrees of freedom.",
+        choices=TRAINED,
+    )
 
     name: ClassVar[str] = "hosmer-lemeshow"
     style: ClassVar[Style] = Style("marks")
@@ -57,10 +65,11 @@ class HosmerLemeshow(Study):
             )
         if not 0 < self.share < 1:
             raise LocalError(f"--share is between 0 and 1, not {self.share:g}")
-        look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+        look_up("strategy", self.strategy, dict.fromkeys(STRATEGIES))
+        look_up("trained", self.trained, dict.fromkeys(TRAINED))
         if self.positive is not None and not np.isfinite(self.positive):
             raise LocalError(f"--positive is a finite number, not {self.positive}")
-        self._quantiles()  # refuses what it refuses
+        self._quantiles()  # raises for options that it refuses
 
     @property
     def _wanted(self) -> tuple[float, ...]:
@@ -73,7 +82,7 @@ class HosmerLemeshow(Study):
             upper=1.0,
             quantile=self._wanted,
             thresholds=self.thresholds,
-            mechanism=self.mechanism,
+            strategy=self.strategy,
         )
 
     def shares(self) -> tuple[Fraction, ...]:
@@ -84,7 +93,7 @@ class HosmerLemeshow(Study):
         return CalibrationCounts(self.score, self.label, self.positive, at)
 
     def may_ask(self) -> tuple[Ask, ...]:
-        """As if the scores were spread evenly, which leaves every group apart."""
+        """The questions for scores that are spread evenly, which keeps all groups apart."""
         first, rest = self.shares()
         return Ask(self._quantiles(), first), Ask(self._counts(self._wanted), rest)
 
@@ -93,10 +102,11 @@ class HosmerLemeshow(Study):
         found = yield Ask(self._quantiles(), first)
         at = between(shape_of(found.estimate).values().tolist())
         answer = yield Ask(self._counts(at), rest)
-        if not isinstance(answer.estimate, Table):
-            raise RunFailed("counts of groups are a table")
+        if not isinstance(answer.estimate, GroupCounts):
+            raise RunFailed("the counts of groups came back as another shape than a table")
         deviation = float(np.max(answer.deviations))
-        calibration = Calibration([*at, 1.0], np.array(answer.estimate.cells), deviation)
+        cells, noise = np.array(answer.estimate.cells), answer.estimate.noise
+        calibration = Calibration([*at, 1.0], cells, deviation, noise, self._fitted)
         groups = int(calibration.held.sum())
         if groups < LEAST_GROUPS:
             raise RunFailed(
@@ -108,9 +118,11 @@ class HosmerLemeshow(Study):
             notes.append(f"equal or close scores leave {groups} of {self.groups} groups")
         if deviation:
             notes.append(
-                f"noise alone adds about {calibration.noise_part():.3g} to the statistic, which "
-                "the p-value does not account for"
+                f"noise alone adds about {calibration.noise_part():.3g} to the statistic; the "
+                "p-value accounts for it"
             )
+        if calibration.test is not None:
+            notes.append(power_of(calibration.test))
         if calibration.floored:
             notes.append(
                 f"groups whose predicted count is below its noise's deviation, {deviation:.3g}, "
@@ -119,13 +131,29 @@ class HosmerLemeshow(Study):
         return Finding(calibration, tuple(notes))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """With the quantiles of the raw scores."""
+        """The test with groups by the quantiles of the raw scores."""
         scores = probabilities(holdings, self.score)
         positive = positives_of(holdings.column(self.label), self.label, self.positive)
         at = between(quantiles(scores, self._wanted))
-        return Calibration([*at, 1.0], grouped(scores, positive, at))
+        return Calibration([*at, 1.0], grouped(scores, positive, at), fitted=self._fitted)
+
+    @property
+    def _fitted(self) -> bool:
+        return self.trained == "here"
+
+
+def power_of(test: NoisyTest) -> str:
+    """The power of the test, for people."""
+    of_tests = f"with a probability of {WANTED_POWER:.0%} at the {LEVEL:.0%} level"
+    if test.detectable is None:
+        return f"noise hides any miscalibration: none is found {of_tests}; use a larger --epsilon"
+    return (
+        f"a share of positives {test.detectable:.2g} off the prediction in every group is found "
+        f"{of_tests}"
+    )
 
 
 def between(found: list[float]) -> tuple[float, ...]:
-    """Thresholds that rise and leave nothing empty by themselves: each once, none at an end."""
+    """The rising thresholds, each once and none at an end, so that no group is empty by
+    construction."""
     return tuple(sorted({each for each in found if 0 < each < 1}))

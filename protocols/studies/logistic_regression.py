@@ -1,4 +1,11 @@
-"""Logistic regression by Newton steps, each a release for its part of ε, or by a curator in one."""
+"""Logistic regression without a curator in a few releases, or by a curator in one.
+
+- `whitened`: second moments of the columns and the label tell how to whiten the columns and where
+  to start (`gaussian_start`); Newton steps on whitened columns follow, in which far records weigh
+  less (`whitened_step`). Without noise, Newton steps on the columns as they are.
+- `newton`: Newton steps on the columns as they are, from 0.
+- `objective`: a curator's objective perturbation (`logistic_objective`).
+"""
 
 import dataclasses
 import math
@@ -20,20 +27,45 @@ from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Table
+from tallyroom.protocols.statistics.gaussian_start import GaussianStart, mean_curvature
 from tallyroom.protocols.statistics.labels import positives_of
+from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
-from tallyroom.protocols.statistics.logistic_step import STEPS, LogisticStep
+from tallyroom.protocols.statistics.logistic_step import MAX_COEFFICIENT, STEPS, LogisticStep
 from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.whitened_step import Reach, WhitenedStep
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 Matrix = NDArray[np.float64]
 
-METHODS = ("newton", "objective")
+METHODS = ("newton", "whitened", "objective")
+MOMENTS_SHARE = Fraction(2, 5)
+"""Of ε, for the second moments; the steps share the rest evenly."""
+WHITENED_STEPS = 2
+NEWTON_STEPS = 6
+EXACT_STEPS = 8
+"""Newton steps after the moments where there is no noise."""
+MOST_NOISE = 0.1
+"""Of moments within ±1: under more, they do not tell how to whiten, and steps are plain."""
+LONGEST_WHITENED = 2.0
+"""The longest step on whitened columns."""
 MAX_STEPS = 100
 LONGEST = 4.0
-"""A step at most."""
+"""The longest step."""
 SETTLED = 1e-6
-"""Less than this is left to go where there is no noise."""
+"""Without noise, the fit has settled when less than this is left to go."""
+UNSETTLED = (
+    "the steps have not settled: too few --newton-steps, too much noise, or classes that are "
+    "separable"
+)
+UNTOLD = (
+    "some coefficients are anybody's guess: columns are collinear, one has a single value within "
+    "its bounds, or the classes are separable"
+)
+FAR_RECORDS = (
+    "records far from the others weigh less, whatever their label; intervals are around the fit "
+    "with those weights"
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +78,16 @@ class LogisticRegression(Study):
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
-    newton_steps: int = option(
-        6, "How many Newton steps; they share ε evenly.", flag="--newton-steps"
+    newton_steps: int | None = option(
+        None,
+        "How many Newton steps, which share ε evenly: 2 on whitened columns, else 6.",
+        flag="--newton-steps",
     )
     method: str = option(
-        "newton", "By Newton steps, or a curator's objective perturbation.", choices=METHODS
+        "newton",
+        "By Newton steps on columns as they are, on whitened columns, or a curator's objective "
+        "perturbation.",
+        choices=METHODS,
     )
     penalty: float = option(
         0.0, "Least penalty on squared coefficients, per record; for --method objective."
@@ -60,17 +97,17 @@ class LogisticRegression(Study):
     style: ClassVar[Style] = Style("marks", "coefficient", "")
 
     def __post_init__(self) -> None:
-        if not 1 <= self.newton_steps <= MAX_STEPS:
+        if self.newton_steps is not None and not 1 <= self.newton_steps <= MAX_STEPS:
             raise LocalError(f"--newton-steps is from 1 to {MAX_STEPS}, not {self.newton_steps}")
         look_up("method", self.method, dict.fromkeys(METHODS))
         if self.penalty and self.method != "objective":
-            raise LocalError("--penalty is of --method objective")
+            raise LocalError("--penalty applies only to --method objective")
         self._objective()
         self._step(np.zeros(len(self.x) + 1))
 
     def asked_of(self, offers: Offers) -> "Study | Statistic":
-        """Objective perturbation is one question."""
-        return self if self.method == "newton" else self._objective()
+        """Objective perturbation takes one question, so it is asked as a statistic."""
+        return self._objective() if self.method == "objective" else self
 
     def _objective(self) -> LogisticObjective:
         return LogisticObjective(
@@ -93,19 +130,91 @@ class LogisticRegression(Study):
         return (*self.x, self.label)
 
     def shares(self) -> tuple[Fraction, ...]:
-        return (Fraction(1, self.newton_steps),) * self.newton_steps
+        if self.method == "whitened":
+            return (MOMENTS_SHARE, *self._shares_of_steps(EXACT_STEPS))
+        return self._shares_of_steps(NEWTON_STEPS)
+
+    def _shares_of_steps(self, unless_asked: int) -> tuple[Fraction, ...]:
+        """The share of each step, if it is so many unless the user asks for another number."""
+        steps = self.newton_steps or unless_asked
+        left = 1 - MOMENTS_SHARE if self.method == "whitened" else Fraction(1)
+        return (left / steps,) * steps
 
     def may_ask(self) -> tuple[Ask, ...]:
-        return (Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[0]),)
+        plain = Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[-1])
+        if self.method != "whitened":
+            return (plain,)
+        d = len(self.x)
+        start = GaussianStart(np.zeros(d), np.eye(d), np.zeros(d + 1))
+        share = self._shares_of_steps(WHITENED_STEPS)[0]
+        whitened = Ask(self._whitened_step(start, start.at), share)
+        few = Ask(plain.statistic, share)
+        return (Ask(self._moments(), MOMENTS_SHARE), whitened, plain, few)
+
+    def _moments(self) -> LogisticMoments:
+        return LogisticMoments(self.ranges, self.x, self.label, self.positive)
+
+    def _whitened_step(self, start: GaussianStart, at: Column) -> WhitenedStep:
+        return WhitenedStep(
+            self.ranges,
+            self.x,
+            self.label,
+            self.positive,
+            tuple(start.centre.tolist()),
+            tuple(np.clip(start.whitening, -MAX_COEFFICIENT, MAX_COEFFICIENT).ravel().tolist()),
+            tuple(at.tolist()),
+        )
 
     def clipped(self, holdings: Holdings) -> int:
         return clipped_records(self._objective(), holdings)
 
     def steps(self) -> Steps:
-        beta = np.zeros(len(self.x) + 1)
+        zero = np.zeros(len(self.x) + 1)
+        if self.method == "newton":
+            return (yield from self._newton(zero, self.shares()))
+        moments = yield Ask(self._moments(), MOMENTS_SHARE)
+        if not moments.deviations.any():
+            return (yield from self._newton(zero, self._shares_of_steps(EXACT_STEPS)))
+        if float(np.max(moments.deviations)) > MOST_NOISE * moments.records:
+            return (yield from self._newton(zero, self._shares_of_steps(WHITENED_STEPS)))
+        return (yield from self._whitened(moments))
+
+    def _whitened(self, moments: Answer) -> Steps:
+        start = GaussianStart.of(_cells(moments), float(np.max(moments.deviations)))
+        bend = Reach(len(start.at)).curvature_weight
+        theta = start.at
+        for share in self._shares_of_steps(WHITENED_STEPS):
+            answer = yield Ask(self._whitened_step(start, theta), share)
+            gradient, curvature = _sums(answer)
+            noise = float(np.max(answer.deviations))
+            expected = answer.records * mean_curvature(theta)
+            inverse, weak = _inverse(curvature / bend, noise / bend, answer.records)
+            if _least_curvature(len(theta), noise / bend, answer.records) >= expected:
+                inverse, weak = np.eye(len(theta)) / expected, len(theta)
+                gradient = _shrunk(gradient, noise)
+            move = -inverse @ gradient
+            move *= min(1.0, LONGEST_WHITENED / max(float(np.linalg.norm(move)), 1e-300))
+            theta = np.clip(theta + move, -CERTAIN, CERTAIN)
+        drawn = noise**2 * inverse @ _noise_of_step(move, bend) @ inverse
+        unsettled = bool((np.abs(move) * np.linalg.norm(move) > np.sqrt(np.diag(drawn))).any())
+        from_scaled = np.eye(len(theta))
+        from_scaled[1:, 1:] = start.whitening
+        from_scaled[0, 1:] = -start.whitening.T @ start.centre
+        to_raw = self._to_raw() @ from_scaled
+        notes = [FAR_RECORDS]
+        if weak:
+            notes.append(_hidden(weak))
+        elif unsettled:
+            notes.append(UNSETTLED)
+        estimate = self._told(to_raw, theta, inverse, weak)
+        known = not (weak or unsettled)
+        deviations = np.sqrt(np.diag(to_raw @ drawn @ to_raw.T))
+        return Finding(estimate, tuple(notes), deviations if known else None)
+
+    def _newton(self, beta: Column, shares: tuple[Fraction, ...]) -> Steps:
         weak, farther, unsettled = 0, False, False
         inverse, noise = np.eye(len(beta)), 0.0
-        for share in self.shares():
+        for share in shares:
             answer = yield Ask(self._step(beta), share)
             gradient, curvature = _sums(answer)
             noise = float(np.max(answer.deviations))
@@ -122,43 +231,35 @@ class LogisticRegression(Study):
                 "separable, or bounds are far wider than the values, or noise makes it look so"
             )
         elif unsettled and not weak:
-            notes.append(
-                "the steps have not settled: too few --newton-steps, too much noise, or classes "
-                "that are separable"
-            )
-        if weak and not noise:
-            notes.append(
-                "some coefficients are anybody's guess: columns are collinear, one has a single "
-                "value within its bounds, or the classes are separable"
-            )
-        elif weak:
-            hidden = "1 direction" if weak == 1 else f"{weak} directions"
-            notes.append(
-                f"noise hides the curvature in {hidden}: steps there are short, and coefficients "
-                "lie closer to 0 than they should, nobody knows by how much: they have no interval"
-            )
+            notes.append(UNSETTLED)
+        if weak:
+            notes.append(_hidden(weak) if noise else UNTOLD)
         to_raw = self._to_raw()
-        told = [np.sqrt(np.diag(to_raw @ each @ to_raw.T)) for each in (inverse, inverse @ inverse)]
-        estimate = Coefficients(
+        estimate = self._told(to_raw, beta, inverse, weak)
+        deviations = noise * np.sqrt(np.diag(to_raw @ inverse @ inverse @ to_raw.T))
+        known = not (weak or farther or unsettled)
+        return Finding(estimate, tuple(notes), deviations if known else None)
+
+    def _told(self, to_raw: Matrix, fitted: Column, inverse: Matrix, weak: int) -> Coefficients:
+        errors = np.sqrt(np.diag(to_raw @ inverse @ to_raw.T))
+        return Coefficients(
             self.label,
             ["intercept", *self.x],
-            (to_raw @ beta).tolist(),
-            [math.nan] * len(beta) if weak else told[0].tolist(),
+            (to_raw @ fitted).tolist(),
+            [math.nan] * len(errors) if weak else errors.tolist(),
             weak=weak,
         )
-        known = not (weak or farther or unsettled)
-        return Finding(estimate, tuple(notes), noise * told[1] if known else None)
 
     def _to_raw(self) -> Matrix:
-        """From coefficients of scaled columns to those of columns as they are."""
+        """Maps coefficients of scaled columns to those of unscaled columns."""
         middle, half = self._step(np.zeros(len(self.x) + 1)).scaling
         found = np.diag(np.append(1.0, 1 / half))
         found[0, 1:] = -middle / half
         return found
 
     def reference(self, holdings: Holdings) -> Estimate | None:
-        """By Newton's method on the raw columns, to the last digit; None where it has no end, as
-        for classes that are separable."""
+        """The coefficients by Newton's method on the raw columns, to the last digit; None if it
+        does not converge, as for separable classes."""
         labels = positives_of(holdings.column(self.label), self.label, self.positive)
         raw = np.stack([holdings.column(name) for name in self.x], axis=1)
         middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)
@@ -181,11 +282,38 @@ class LogisticRegression(Study):
         return Coefficients(self.label, ["intercept", *self.x], (to_raw @ beta).tolist(), errors)
 
 
-def _sums(answer: Answer) -> tuple[Column, Matrix]:
+def _cells(answer: Answer) -> Matrix:
     if not isinstance(answer.estimate, Table):
-        raise RunFailed("gradient and curvature are a table")
-    cells = np.array(answer.estimate.cells)
+        raise RunFailed("sums over the records came back as another shape than a table")
+    return np.array(answer.estimate.cells)
+
+
+def _sums(answer: Answer) -> tuple[Column, Matrix]:
+    cells = _cells(answer)
     return cells[:, 0], cells[:, 1:]
+
+
+def _hidden(weak: int) -> str:
+    hidden = "1 direction" if weak == 1 else f"{weak} directions"
+    return (
+        f"noise hides the curvature in {hidden}: steps there are short, and coefficients "
+        "lie closer to 0 than they should, nobody knows by how much: they have no interval"
+    )
+
+
+def _shrunk(gradient: Column, noise: float) -> Column:
+    """The gradient, less what noise adds to its square: a step that is noise is not taken."""
+    kept = max(0.0, 1 - len(gradient) * noise**2 / max(float(gradient @ gradient), 1e-300))
+    return kept * gradient
+
+
+def _noise_of_step(move: Column, bend: float) -> Matrix:
+    """The covariance of e + E·move for noises of variance 1 in e, and of 1/bend² in the symmetric
+    E, whose entries i and j of the product share E_ij."""
+    shared = np.outer(move, move)
+    np.fill_diagonal(shared, float(move @ move))
+    found: Matrix = np.eye(len(move)) + shared / bend**2
+    return found
 
 
 def _is_unsettled(move: Column, deviations: Column) -> bool:
@@ -199,12 +327,17 @@ def _is_unsettled(move: Column, deviations: Column) -> bool:
 
 
 def _inverse(curvature: Matrix, noise: float, records: int) -> tuple[Matrix, int]:
-    """Of the curvature, which is taken to be what noise alone shows where it is less: about 2s√m
-    for a symmetric matrix of noises of deviation s. Without noise there still is rounding to the
-    grid, of deviation √(n/12) steps; four times that, since it is no noise of its own."""
+    """The inverse of the curvature. Where the curvature is less than noise alone may show, it is
+    raised to that: about 2s√m for a symmetric matrix of noises of deviation s. Without noise there
+    still is rounding to the grid, of deviation √(n/12) steps; four times that is taken, since
+    rounding is not independent noise."""
     values, directions = np.linalg.eigh(curvature)
-    rounding = math.sqrt(records / 12) / STEPS
-    least = 2 * math.sqrt(len(values)) * max(noise, 4 * rounding)
+    least = _least_curvature(len(values), noise, records)
     weak = int(np.count_nonzero(values < least))
     found: Matrix = (directions / np.maximum(values, least)) @ directions.T
     return found, weak
+
+
+def _least_curvature(terms: int, noise: float, records: int) -> float:
+    rounding = math.sqrt(records / 12) / STEPS
+    return 2 * math.sqrt(terms) * max(noise, 4 * rounding)

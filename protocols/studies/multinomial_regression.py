@@ -1,4 +1,4 @@
-"""Which class a record is of, from its attributes: S4's models on private data.
+"""Predicts the class of a record from its attributes: S4's models on private data.
 
 HLR and HMLR are (multinomial) logistic regressions on the synthetic rows of a projected histogram:
 any aggregator, and nothing is spent on the fit. PLR and PMLR fit each class against all others by
@@ -78,14 +78,14 @@ class MultinomialRegression(Study):
     def __post_init__(self) -> None:
         look_up("method", self.method, dict.fromkeys(METHODS))
         if self.penalty and self.method != "objective":
-            raise LocalError("--penalty is of --method objective")
+            raise LocalError("--penalty applies only to --method objective")
         if (self.k or self.gamma or self.picks_by != "scores") and self.method == "objective":
-            raise LocalError("--k, --gamma and --picks-by are of --method histogram")
-        self._histogram  # noqa: B018  # raises for a schema that is none
+            raise LocalError("--k, --gamma and --picks-by apply only to --method histogram")
+        self._histogram  # noqa: B018  # raises for an invalid schema
         if self._schema[1].bounds is None and len(self.classes) < 2:
-            raise LocalError(f"--attribute {self.target} names two classes or more")
+            raise LocalError(f"--attribute {self.target} must name two classes or more")
         if len(self._schema[1].names) > MAX_CLASSES:
-            raise LocalError(f"at most {MAX_CLASSES} classes are told apart")
+            raise LocalError(f"a target has at most {MAX_CLASSES} classes")
 
     @cached_property
     def _schema(self) -> tuple[list[Attribute], Attribute]:
@@ -167,13 +167,13 @@ class MultinomialRegression(Study):
     def _of_rows(self, rows: Estimate) -> tuple[ClassModel, list[str]]:
         """A fit to synthetic rows: post-processing."""
         if not isinstance(rows, SyntheticRows):
-            raise RunFailed("a projected histogram is rows")
+            raise RunFailed("the projected histogram came back as another shape than rows")
         by_name = {each.name: each for each in self._schema[0]}
         kept = [by_name[name] for name in rows.columns[:-1]]
         classes = rows.codes[:, -1]
         told = classes < len(self.classes)
         if not told.any():
-            raise RunFailed("no synthetic row is of a class that is named: use a larger --epsilon")
+            raise RunFailed("no synthetic row has a listed class: use a larger --epsilon")
         columns = []
         for at, each in enumerate(kept):
             codes = rows.codes[told, at]

@@ -37,10 +37,10 @@ from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, St
 
 PICKS_BY = ("scores", "max")
 MOST_WAYS = 64
-"""In which so many attributes may have been picked that are looked at beforehand: where there are
-more, from the smallest to the largest tables."""
+"""How many ways of picking so many attributes are checked beforehand; if there are more, some from
+the smallest to the largest tables."""
 SIMULATED = 20_000
-"""Records at most that §2.3's choice of k and γ is simulated with."""
+"""The most records with which §2.3's choice of k and γ is simulated."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ProjectedHistogram(Study):
 
     def _shape(self, most: int | None = None) -> PublicShape:
         if not self.records:
-            raise LocalError("nobody said how many records there are: give --k, --gamma and --bins")
+            raise LocalError("the number of records is not known: give --k, --gamma and --bins")
         predictors, target = self._schema
         records = min(self.records, most or self.records)
         return PublicShape(records, len(predictors), max(2, target.size(self._bins_of(records))))
@@ -128,7 +128,7 @@ class ProjectedHistogram(Study):
 
     @property
     def picks(self) -> int:
-        """Where all attributes are kept there is nothing to choose."""
+        """The number of attributes to pick; 0 if all are kept."""
         return 0 if self.chosen_k == len(self._schema[0]) else self.chosen_k
 
     def shares(self) -> tuple[Fraction, ...]:
@@ -167,7 +167,7 @@ class ProjectedHistogram(Study):
         last += sum(shares[len(chosen) :], Fraction(0)) if self.picks else 0
         answer = yield Ask(self._cells(chosen), last)
         if not isinstance(answer.estimate, SyntheticRows):
-            raise RunFailed("a projected histogram is rows")
+            raise RunFailed("the projected histogram came back as another shape than rows")
         if not answer.estimate.records:
             raise RunFailed(
                 "no cell is above the threshold, so there is no synthetic row: use a larger "
@@ -206,8 +206,9 @@ class ProjectedHistogram(Study):
         return Finding(answer.estimate, tuple(notes))
 
     def may_ask(self) -> tuple[Ask, ...]:
-        """For every way in which attributes may be picked, as far as they differ in size: of each
-        kind of question the largest, and the histogram with the least and the most that is left."""
+        """The largest question of each kind over all ways in which attributes may be picked, as far
+        as these differ in size, and the histogram with the least and the most that may be left of
+        ε."""
         *shares, last = self.shares()
         if not self.picks:
             return (Ask(self._cells(tuple(each.name for each in self._schema[0])), last),)
@@ -227,7 +228,8 @@ class ProjectedHistogram(Study):
     def _picked(
         self, asked: list[tuple[tuple[str, ...], NextAttribute | SparseNextAttribute]]
     ) -> list[tuple[str, ...]]:
-        """What may be chosen after one more pick: one way for attributes of such sizes."""
+        """The attributes that may be chosen after one more pick, once for each combination of
+        sizes."""
         found: dict[tuple[int, ...], tuple[str, ...]] = {}
         sizes = {each.name: each.size(self.chosen_bins) for each in self._schema[0]}
         for chosen, question in asked:
@@ -241,15 +243,15 @@ class ProjectedHistogram(Study):
         return [ways[at] for at in spread.tolist()]
 
     def _by_max(self, chosen: tuple[str, ...]) -> bool:
-        """Whether two servers pick, by the public schema: where they could not square all counts,
-        scores are noisy."""
+        """Whether two servers pick, which the public schema decides: if they could not square all
+        counts, scores get noise instead."""
         if self.curated or self.picks_by != "max":
             return False
         given = (self.attributes, self.target, chosen, self.chosen_bins)
         return NextAttribute(*given).can_be_squared
 
     def _goes_on(self, chosen: tuple[str, ...]) -> bool:
-        """Whether a further attribute fits, by the public schema. The first must."""
+        """Whether a further attribute fits, by the public schema. The first must fit."""
         if not chosen:
             return True
         if self.curated:
@@ -284,26 +286,26 @@ class ProjectedHistogram(Study):
 
 
 def _largest(asked: list[Ask]) -> tuple[Ask, ...]:
-    """Of each kind and share of questions, the longest and the most sensitive."""
+    """The longest and the most sensitive question of each kind and share."""
     kinds: dict[tuple[type[Statistic], Fraction], list[Ask]] = {}
     for ask in asked:
         kinds.setdefault((type(ask.statistic), ask.share), []).append(ask)
     found = []
     for alike in kinds.values():
         longest = max(alike, key=lambda ask: _plan(ask).length)
-        most = max(alike, key=lambda ask: _plan(ask).sensitivity)
+        most = max(alike, key=lambda ask: _plan(ask).sensitivity.l1)
         found += [longest] if longest is most else [longest, most]
     return tuple(found)
 
 
 def _plan(ask: Ask) -> Plan:
-    """As it would be asked of a few records: how many there are changes no length."""
+    """The plan for a few records; the number of records does not change its length."""
     return ask.statistic.plan(Facts.of_one_server(2))
 
 
 def _best(answer: Answer) -> str:
     if not isinstance(answer.estimate, Counts) or not answer.estimate.names:
-        raise RunFailed("a pick is among attributes by name")
+        raise RunFailed("the pick came back without names of attributes")
     scores = answer.estimate.values()
     if not np.isfinite(scores).all():
         raise RunFailed("noise leaves no score finite: use a larger --epsilon")

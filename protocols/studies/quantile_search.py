@@ -3,7 +3,7 @@
 Over `fss` servers hold a tree of noise that answers any number of such questions for one ε, and the
 search is a single question of 32 steps (`protocols.statistics.on_demand`). Elsewhere each step is a
 release of its own, so ε is divided among the steps: a few bits of the quantile, each well told,
-where a whole curve (`quantile`) would tell more than is wanted.
+where a whole curve (`quantile`) would reveal more than is wanted.
 """
 
 import math
@@ -18,13 +18,12 @@ from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
-from tallyroom.protocols.statistics.cumulative import SPACINGS
+from tallyroom.protocols.statistics.cumulative import SPACINGS, at_quantiles
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.on_demand import QuantileSearch
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.quantiles import at_quantiles
 from tallyroom.protocols.studies.budget import MAX_QUESTIONS
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -46,7 +45,7 @@ class QuantileSearchStudy(Study):
     style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
-        self.stored()  # refuses bounds, quantiles and spacings that there are not
+        self.stored()  # raises for invalid bounds, quantiles and spacings
         look_up("spacing", self.spacing, dict.fromkeys(SPACINGS))
         most = MAX_QUESTIONS // len(self.quantile)
         if not 1 <= self.halvings <= min(most, 32):
@@ -131,6 +130,6 @@ def share_below(answer: Answer) -> float:
     """The share of records in the first of two bins. How many there are in all is known, so both
     counts tell of it, and the mean of the two has half the variance."""
     if not isinstance(answer.estimate, Curve) or len(answer.estimate.y) != 2:
-        raise RunFailed("a half is two counts")
+        raise RunFailed("the halves came back as another shape than two counts")
     first, second = answer.estimate.y
     return (first + answer.records - second) / 2 / answer.records

@@ -1,4 +1,4 @@
-"""A quantile by report noisy max, in two questions: where it is about, then where it is.
+"""A quantile by report noisy max, in two questions: first roughly, then finely.
 
 A quantile that two servers choose among N cells is no finer than a cell. Where there are records
 enough for the ε at hand, a small share of it tells first where to look closer.
@@ -34,21 +34,22 @@ from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 END_SHARES = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
-"""Of ε, for each end of the range that the second question looks into: the least that will do."""
+"""Shares of ε for each end of the range that the second question looks into; the smallest that
+suffices is taken."""
 COARSE = 1024
-"""Cells of the first question, at most."""
+"""The most cells of the first question."""
 FINE = 1024
-"""Cells of the second question between two ends, at most."""
+"""The most cells of the second question between two ends."""
 SPARE = 5.0
 """The margin in scales of noise, past the logarithm of the cells: noise crosses it once in e^5
 questions at most."""
 ROUGH_SHARES = (Fraction(3, 100), Fraction(1, 20))
-"""Of ε, for the quantile itself, told roughly: the least that will do."""
+"""Shares of ε for a rough answer to the quantile itself; the smallest that suffices is taken."""
 ROUGH = 256
-"""Cells of the question that tells it roughly, at most."""
+"""The most cells of the question for a rough answer."""
 ROUGH_SPARE = 10.0
-"""So many scales of noise, past the logarithm of the cells, it must be from either end of all
-records: it is lost among empty cells once in e^10 questions at most."""
+"""How far the quantile must be from either end of all records, in scales of noise past the
+logarithm of the cells: noise then chooses an empty cell once in e^10 questions at most."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class QuantileZoom(Study):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """As quantiles: those that there are."""
+        """The ends as quantiles, as far as they exist."""
         if not self.margin:
             return self.statistic.quantile
         rank = math.ceil(self.statistic.quantile[0] * self.records)
@@ -119,7 +120,7 @@ class QuantileZoom(Study):
         return replace(self.statistic, quantile=self.ends, thresholds=cells)
 
     def _range(self, found: Answer) -> Bounds:
-        """From the outer side of one cell to that of the other; of the same one, it is whole."""
+        """The range from the outer side of one cell to that of the other, or one whole cell."""
         around = self._around()
         edges = np.concatenate([[around.bounds[0]], around.x])
         cells = np.searchsorted(edges, shape_of(found.estimate).values()) - 1

@@ -15,14 +15,13 @@ from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import clipped_records
+from tallyroom.protocols.statistics.bounded import clipped_records, parse_ranges
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.linear_regression import LinearRegression, least_squares
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.ranged import parse_ranges
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts, plot_of
 from tallyroom.protocols.statistics.residuals import (
     METHODS,
@@ -37,7 +36,7 @@ from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, St
 
 REACHES = ("counts", "sparse-vector")
 ROUNDING = 1e-9
-"""By how much of its size a fitted value may be rounded past what its columns allow."""
+"""The part of its size by which a fitted value may be rounded beyond what its columns allow."""
 
 Reaches = tuple[Axis, float]
 """The axis of fitted values, and how far residuals reach from 0."""
@@ -96,7 +95,9 @@ class ResidualPlot(Study):
             raise LocalError(f"--side is from {SIDES[0]} to {SIDES[1]}, not {self.side}")
         for share in (self.fit_share, self.reach_share, 1 - self.fit_share - self.reach_share):
             if not 0 < share < 1:
-                raise LocalError("--fit-share and --reach-share are above 0, and below 1 together")
+                raise LocalError(
+                    "--fit-share and --reach-share must be above 0, and together below 1"
+                )
         if (self.fitted_reach is None) != (self.residual_reach is None):
             raise LocalError("--fitted-reach and --residual-reach go together")
         if self.coefficients and self.ranges:
@@ -154,8 +155,8 @@ class ResidualPlot(Study):
         )
 
     def _cut(self, fitted: Axis, coefficients: tuple[float, ...]) -> Axis:
-        """To what fitted values can be, where the ranges of all columns are public: it costs
-        nothing, and is often less than the power of two that holds them."""
+        """Cuts the axis to the values that a fit can take, if the ranges of all columns are public.
+        It costs nothing, and the axis is often shorter than the power of two that holds them."""
         ranges = parse_ranges(self.ranges)
         if not set(self.x) <= ranges.keys():
             return fitted
@@ -170,7 +171,7 @@ class ResidualPlot(Study):
         return (lower, upper) if lower < upper else fitted
 
     def clipped(self, holdings: Holdings) -> int:
-        """For the fit: residuals are of the columns as they are."""
+        """The records that the fit clips; residuals are computed from the raw columns."""
         return 0 if self.coefficients else clipped_records(self._fit(), holdings)
 
     def steps(self) -> Steps:
@@ -228,7 +229,7 @@ def _reach_of(values: Column) -> float:
 
 def _coefficients(answer: Answer) -> Coefficients:
     if not isinstance(answer.estimate, Coefficients):
-        raise RunFailed("a fit has coefficients")
+        raise RunFailed("the fit came back without coefficients")
     if not all(map(math.isfinite, answer.estimate.coefficients)):
         raise RunFailed("noise leaves no coefficient finite: use a larger --epsilon")
     return answer.estimate
@@ -236,19 +237,19 @@ def _coefficients(answer: Answer) -> Coefficients:
 
 def _reaches(answer: Answer) -> Reaches:
     if not isinstance(answer.estimate, Rows):
-        raise RunFailed("how far the axes reach is told in rows")
+        raise RunFailed("the reach of the axes came back as another shape than rows")
     lower, upper, _, residual = answer.estimate.values().tolist()
     return (lower, upper), residual
 
 
 def _plot(answer: Answer) -> ResidualCounts:
     if not isinstance(answer.estimate, ResidualCounts):
-        raise RunFailed("counts of cells are a plot")
+        raise RunFailed("the counts of cells came back as another shape than a plot")
     return answer.estimate
 
 
 def _merged(plot: ResidualCounts, deviation: float) -> ResidualCounts:
-    """From cells that were released with noise of that deviation."""
+    """The plot from cells that were released with noise of that deviation."""
     if not deviation:
         return plot
     if not 0 < deviation < 1 << 20 or np.abs(plot.noisy).sum() > 1 << 39:

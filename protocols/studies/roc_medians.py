@@ -14,11 +14,12 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.class_counts import shares_of, true_auc
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
+from tallyroom.protocols.statistics.cumulative import strategy_option
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
@@ -40,9 +41,7 @@ class RocMedians(Study):
     upper: float = option(1.0, "Public upper bound of the scores.")
     bins: int = option(64, "How many groups the thresholds split the scores into.")
     thresholds: int = option(1024, "How many candidates the thresholds are chosen from.")
-    mechanism: str = option(
-        "hierarchy", "Which mechanism adds the noise.", choices=("hierarchy", "hb")
-    )
+    strategy: str = strategy_option("Which counts get noise.", ("hierarchy", "hb"))
     best: str = option("youden", "Which threshold is best: youden, or cost=R.")
     share: float = option(0.2, "The share of ε for the thresholds.")
 
@@ -55,9 +54,9 @@ class RocMedians(Study):
             raise LocalError(f"--bins is between 2 and {MAX_BINS}, not {self.bins}")
         if not 0 < self.share < 1:
             raise LocalError(f"--share is between 0 and 1, not {self.share:g}")
-        look_up("mechanism", self.mechanism, dict.fromkeys(set(MECHANISMS) - {"tree"}))
+        look_up("strategy", self.strategy, dict.fromkeys(set(STRATEGIES) - {"tree"}))
         cost_of(self.best)
-        self._quantiles()  # refuses what it refuses
+        self._quantiles()  # raises for options that it refuses
         self._curve((self._middle,))
 
     @property
@@ -66,7 +65,7 @@ class RocMedians(Study):
 
     @property
     def _evenly(self) -> tuple[float, ...]:
-        """As many thresholds as there can be."""
+        """The largest possible number of thresholds, evenly spaced."""
         candidates = np.linspace(self.lower, self.upper, self.bins + 1)[1:-1]
         inner = {each for each in candidates.tolist() if self.lower < each < self.upper}
         return tuple(sorted(inner)) or (self._middle,)
@@ -78,7 +77,7 @@ class RocMedians(Study):
             upper=self.upper,
             quantile=tuple(each / self.bins for each in range(1, self.bins)),
             thresholds=self.thresholds,
-            mechanism=self.mechanism,
+            strategy=self.strategy,
         )
 
     def _curve(self, at: tuple[float, ...]) -> Roc:
@@ -88,7 +87,7 @@ class RocMedians(Study):
             positive=self.positive,
             lower=self.lower,
             upper=self.upper,
-            mechanism=self.mechanism,
+            strategy=self.strategy,
             best=self.best,
             at=at,
         )
@@ -113,7 +112,7 @@ class RocMedians(Study):
         return Finding(answer.estimate, tuple(notes), answer.deviations)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        """At every score that there is."""
+        """The curve with a threshold at every raw score."""
         scores = holdings.column(self.score)
         positive = positives_of(holdings.column(self.label), self.label, self.positive)
         x = np.unique(scores)

@@ -121,6 +121,7 @@ def _both(document: dict[str, Any]) -> dict[str, Any]:
 
 def _widths(interval: dict[str, Any] | None) -> dict[str, Any] | None:
     """Half of each width, also in standard errors, for errors that noise has a part in."""
+    interval = interval and {name: each for name, each in interval.items() if name != "covers"}
     if interval is None or interval["low"] is None:
         return interval
     low, high, errors = (

@@ -44,7 +44,7 @@ def _chosen(
     assert isinstance(choice, Choice)
     counts = put.plan.encode(holdings)[0].astype(np.int64)
     before = np.concatenate([[0], counts[:-1]])
-    scale = float(DiscreteLaplace.spending(epsilon, put.plan.sensitivity).scale)
+    scale = float(DiscreteLaplace.spending(epsilon, put.plan.sensitivity.l1).scale)
     found = []
     for rank in choice.ranks:
         scores = -np.maximum(0, np.maximum(rank - counts, before + 1 - rank))

@@ -119,7 +119,7 @@ def test_a_hierarchy_of_both_classes_spends_its_epsilon(monkeypatch: pytest.Monk
 def test_two_trees_spend_no_more_than_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     """L = 1: two noises explain a label that flips, those of the roots, and no fewer. The event has
     ln(p/p') = 1.7 at ε = 2; halved noise has 4.0, of which 0.9 goes into the bounds."""
-    statistic = Roc(lower=0.0, upper=1.0, thresholds=2, mechanism="tree")
+    statistic = Roc(lower=0.0, upper=1.0, thresholds=2, strategy="tree")
     here, there = (0.4, 0.0), (0.4, 1.0)
     in_bulk(monkeypatch)
     low, _ = measured(statistic, Fraction(2), here, there, tree_event, 4000)
@@ -129,14 +129,14 @@ def test_two_trees_spend_no_more_than_epsilon(monkeypatch: pytest.MonkeyPatch) -
     assert low > 2
 
 
-@pytest.mark.parametrize("mechanism", ["hierarchy", "hb", "tree"])
-def test_both_kinds_of_curve_are_of_one_release(mechanism: str) -> None:
+@pytest.mark.parametrize("strategy", ["hierarchy", "hb", "tree"])
+def test_both_kinds_of_curve_are_of_one_release(strategy: str) -> None:
     """What is measured of `roc` above holds for `pr-curve`: servers release the same."""
     one, two = (
-        planned(kind(lower=0.0, upper=1.0, mechanism=mechanism)).plan for kind in (Roc, PrCurve)
+        planned(kind(lower=0.0, upper=1.0, strategy=strategy)).plan for kind in (Roc, PrCurve)
     )
     assert one.identity == two.identity
-    assert (one.sensitivity, one.noises) == (two.sensitivity, two.noises)
+    assert (one.sensitivity.l1, one.noises) == (two.sensitivity.l1, two.noises)
 
 
 # --- calibration ---

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tallyroom.protocols.privacy.curves import HierarchyMechanism
+from tallyroom.protocols.privacy.curves import HierarchyStrategy
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
@@ -40,18 +40,18 @@ def agrees(squared: Errors, expected: float) -> bool:
     return abs(float(squared.mean()) - expected) <= WIDTH * spread
 
 
-def ecdf(mechanism: str, thresholds: int, smooth: str = "none") -> Ecdf:
-    return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism, smooth=smooth)
+def ecdf(strategy: str, thresholds: int, smooth: str = "none") -> Ecdf:
+    return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, strategy=strategy, smooth=smooth)
 
 
 def shape_of(statistic: Ecdf) -> Hierarchy:
-    assert isinstance(statistic.strategy, HierarchyMechanism)
-    return statistic.strategy.shape
+    assert isinstance(statistic.curve_strategy, HierarchyStrategy)
+    return statistic.curve_strategy.shape
 
 
 def mechanism_of(statistic: Bounded) -> DiscreteLaplace:
     """At ε = 1."""
-    return DiscreteLaplace.spending(Fraction(1), planned(statistic).plan.sensitivity)
+    return DiscreteLaplace.spending(Fraction(1), planned(statistic).plan.sensitivity.l1)
 
 
 def errors(statistic: Ecdf, releases: int, servers: int = 1, spread: float = 5.0) -> Errors:
@@ -63,13 +63,13 @@ def errors(statistic: Ecdf, releases: int, servers: int = 1, spread: float = 5.0
     cells = np.searchsorted(statistic.x, values)
     counts = np.cumsum(np.bincount(cells, minlength=statistic.thresholds))
     drawn = mechanism_of(statistic).draw(
-        releases * servers * statistic.strategy.noises, Randomness.from_seed(5, "noise")
+        releases * servers * statistic.curve_strategy.noises, Randomness.from_seed(5, "noise")
     )
     found = []
-    for noises in drawn.view(np.uint64).reshape(releases, servers, statistic.strategy.noises):
-        released = statistic.strategy.measure(counts.astype(np.uint64))
+    for noises in drawn.view(np.uint64).reshape(releases, servers, statistic.curve_strategy.noises):
+        released = statistic.curve_strategy.measure(counts.astype(np.uint64))
         for noise in noises:
-            released = released + statistic.strategy.place(noise)
+            released = released + statistic.curve_strategy.place(noise)
         curve = planned(statistic).decode(released, RECORDS)
         assert isinstance(curve, Curve)
         found.append(np.array(curve.y) - counts / RECORDS)
@@ -164,7 +164,7 @@ def standardised(result: Result) -> Errors:
 SCORES = "synthetic:scores?n=200"
 STREAM = "synthetic:stream?n=200"
 CASES: list[tuple[Bounded, int, str, str]] = [
-    (Ecdf(value="score", thresholds=16, mechanism="tree"), 3, SCORES, "additive"),
+    (Ecdf(value="score", thresholds=16, strategy="tree"), 3, SCORES, "additive"),
     (Ecdf(value="score", thresholds=27), 2, SCORES, "fss"),
     (Ecdf(value="score", thresholds=27), 3, SCORES, "additive"),
     (RunningSum(steps=200), 2, STREAM, "additive"),

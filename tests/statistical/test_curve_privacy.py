@@ -83,8 +83,8 @@ def all_shifted(gained: list[int], lost: list[int]) -> Event:
     return event
 
 
-def ecdf(thresholds: int, mechanism: str) -> Ecdf:
-    return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism)
+def ecdf(thresholds: int, strategy: str) -> Ecdf:
+    return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, strategy=strategy)
 
 
 KEYS = "fss?verified=no"

@@ -120,7 +120,7 @@ def events(view: View, parties: int, second: bool, seed: int) -> int:
     block = PartyBlock(
         held(counts, {"value": places[: sum(counts)]}), Randomness.from_seed(seed, "parties")
     )
-    ledger = Ledger(None, None)
+    ledger = Ledger(None)
     server = AggregationServer(0, ledger, Randomness.from_seed(seed, "server-0"))
     seen = 0
     for run in range(RELEASES):

@@ -1,4 +1,4 @@
-"""`quantile --mechanism max` against the exponential mechanism of a trusted curator, at the same ε
+"""`quantile --strategy max` against the exponential mechanism of a trusted curator, at the same ε
 and adjacency."""
 
 from fractions import Fraction
@@ -20,7 +20,7 @@ def test_it_errs_no_more_than_a_curators(epsilon: Fraction, quantile: float) -> 
     """n = 200 draws under one seed, over a range of 131,072 with 4096 thresholds, 32 apart: the
     root mean square of such errors has a relative deviation of 10 %. Told by thresholds, the last
     would err 20 times as much."""
-    asked = Quantile(lower=0.0, upper=UPPER, quantile=(quantile,), mechanism="max", thresholds=4096)
+    asked = Quantile(lower=0.0, upper=UPPER, quantile=(quantile,), strategy="max", thresholds=4096)
     ours = float(np.sqrt(np.mean(errors(VALUES, asked, epsilon, 200) ** 2)))
     theirs = exponential_mechanism_rmse(VALUES, quantile, 0.0, UPPER, float(epsilon))
     assert ours < 1.25 * theirs

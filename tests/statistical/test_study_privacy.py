@@ -16,13 +16,13 @@ import pytest
 from scipy import stats
 
 from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Sum
-from tallyroom.protocols.statistics.planned import planned
-from tallyroom.protocols.statistics.release import Noise as ReleaseNoise
+from tallyroom.protocols.statistics.planned import laplace_noise, planned
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Ask
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
@@ -63,17 +63,17 @@ class Noise:
 def is_event(held: Holdings, drawn: Noise) -> bool:
     """Whether it comes up when the study is carried out once, with the noise of one server; what
     follows an answer that it is not in need not be asked."""
-    budget = Budget(STUDY, Fraction(1), 0.0)
+    budget = Budget(STUDY, PrivacyLoss.of(Fraction(1)))
     steps = STUDY.steps()
     try:
         ask: Ask = next(steps)
         while True:
             statistic, grant = ask.statistic, budget.grant(ask)
             asked = planned(statistic)
-            assert grant.epsilon is not None
+            assert grant.loss.epsilon is not None
             asked = planned(statistic)
             plan = asked.plan
-            noise = DiscreteLaplace.spending(grant.epsilon, plan.sensitivity)
+            noise = DiscreteLaplace.spending(grant.loss.epsilon, plan.sensitivity.l1)
             total = plan.encode(held)[0]
             released = total + drawn.row(noise, plan.length).astype(np.uint64)
             values = released.view(np.int64)
@@ -84,7 +84,7 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
                 seen = values[0] <= plan.encode(LOWEST)[0].view(np.int64)[0]
             if not seen:
                 return False
-            ask = steps.send(asked.read(released, RECORDS, ReleaseNoise(noise.variance)))
+            ask = steps.send(asked.read(released, RECORDS, laplace_noise(noise.variance)))
     except StopIteration:
         return True
 
@@ -107,5 +107,5 @@ def test_no_more_than_the_whole_epsilon_can_be_measured() -> None:
 def test_the_estimator_catches_a_study_that_spends_the_whole_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Budget, "grant", lambda self, ask: Grant(Fraction(1), 0.0))
+    monkeypatch.setattr(Budget, "grant", lambda self, ask: Grant(PrivacyLoss.of(1)))
     assert measured() > 1.0

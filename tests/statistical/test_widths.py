@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.mechanism import AddedNoise
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.plans.interval import laplace_width
-from tallyroom.protocols.privacy.curves import HierarchyMechanism
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.curves import HierarchyStrategy
+from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
+from tallyroom.protocols.privacy.noise_sums import laplace_width
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.contract import Statistic
@@ -49,7 +49,8 @@ def half_width(
     release = AddedNoise(query).release(released, RECORDS, contributors)
     found = put.read(release).interval
     assert found is not None
-    return float((found.high - found.low)[0] / (2 * found.errors[0])), query.mechanism.scale
+    scale = laplace_scale(query.mechanism)
+    return float((found.high - found.low)[0] / (2 * found.errors[0])), scale
 
 
 @pytest.mark.parametrize("statistic", [Sum(lower=0, upper=1), Gini(lower=0, upper=1)], ids=str)
@@ -78,16 +79,16 @@ def test_of_one_total(
 
 
 @pytest.mark.parametrize("noise", [Placement.JOINT, Placement.EACH_SERVER])
-@pytest.mark.parametrize("mechanism", ["tree", "hierarchy", "hb"])
-def test_of_points_of_curves(mechanism: str, noise: Placement) -> None:
+@pytest.mark.parametrize("strategy", ["tree", "hierarchy", "hb"])
+def test_of_points_of_curves(strategy: str, noise: Placement) -> None:
     """Of the first, the middle and a late threshold, by the weights of the noises in them, which
     units of noise tell one after the other."""
-    statistic = Ecdf(lower=0, upper=1, thresholds=32, mechanism=mechanism, smooth="none")
+    statistic = Ecdf(lower=0, upper=1, thresholds=32, strategy=strategy, smooth="none")
     asked = Question(statistic, "additive", Fraction(1, 10), noise)
     query = asked.query(bytes(8), 7, 2, RECORDS, 100)
     law = AddedNoise(query).noise(np.zeros(1, dtype=np.uint64), RECORDS, 7)
     assert law is not None
-    width = law.width(statistic.strategy.noises_in_count)
+    width = law.width(statistic.curve_strategy.noises_in_count)
     units = np.eye(query.plan.noises, dtype=np.uint64) << np.uint64(20)
 
     def curve(released: Vector) -> Column:
@@ -120,13 +121,13 @@ def test_noises_of_unequal_weights_are_held_by_as_many_equal_ones() -> None:
     for _ in range(40):
         weights = generator.random(generator.integers(2, 12)) ** generator.integers(1, 6)
         equal = (weights @ weights) ** 2 / (weights**2 @ weights**2)
-        assert -1e-4 <= laplace_width(float(equal)) - exact_width(weights) <= 0.03
-        assert exact_width(weights) <= laplace_width(1) + 1e-4
+        assert -1e-4 <= laplace_width(0.975, float(equal)) - exact_width(weights) <= 0.03
+        assert exact_width(weights) <= laplace_width(0.975, 1) + 1e-4
 
 
 def test_weights_of_a_hierarchy_are_those_of_its_estimates() -> None:
     for points in (2, 9, 32):
-        shape = HierarchyMechanism(points).shape
+        shape = HierarchyStrategy(points).shape
         columns = np.array([shape.prefix_counts(unit, 0.0) for unit in np.eye(shape.nodes)])
         for at in range(points - 1):
             assert shape.prefix_weights(at) == pytest.approx(columns[:, at], abs=1e-12)
