@@ -12,6 +12,7 @@ import numpy as np
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.statistics.estimates import plain
+from tallyroom.simulation.compared_programs import ComparedProgram
 from tallyroom.simulation.reports.trust import collusion
 from tallyroom.simulation.result import SCHEMA, Result
 
@@ -83,6 +84,10 @@ class ComparedAggregator:
     def party_bytes(self) -> float:
         return float(self.result.bill.party_bytes().mean())
 
+    @property
+    def server_cpu_seconds(self) -> float:
+        return self.result.server_cpu_seconds
+
     def as_json(self) -> dict[str, object]:
         result, servers = self.result, self.result.federation["servers"]
         count = servers if isinstance(servers, int) else 1
@@ -128,19 +133,22 @@ class ComparedAggregator:
 
 @dataclass(frozen=True)
 class AggregatorComparison:
-    """`unable` are aggregators that could not answer, with the reason."""
+    """`unable` are aggregators that could not answer, with the reason; `programs` stand beside."""
 
     statistic: str
     rows: list[ComparedAggregator]
     unable: list[tuple[str, str]]
+    programs: tuple[ComparedProgram, ...] = ()
+
+    @property
+    def everything(self) -> "list[ComparedAggregator | ComparedProgram]":
+        """Aggregators, and programs of others that were metered."""
+        return [*self.rows, *self.programs]
 
     @property
     def title(self) -> str:
         result = self.rows[0].result
-        epsilon = (
-            "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
-        )
-        return f"{self.statistic}, {epsilon}, {result.federation['parties']} parties"
+        return f"{self.statistic}, {result.privacy.cost}, {result.federation['parties']} parties"
 
     def notes(self) -> Iterator[str]:
         """What must be told: once if it is so for all, else by aggregator."""
@@ -154,13 +162,15 @@ class AggregatorComparison:
     def as_json(self) -> dict[str, object]:
         """The object that `--json` prints."""
         result = self.rows[0].result
+        loss = result.privacy.loss
         shared = ("parties", "runtime", "network", "seed")
         return {
             "schema": SCHEMA,
             "statistic": self.statistic,
-            "epsilon": "inf" if result.privacy.epsilon is None else result.privacy.epsilon,
+            loss.measure: loss.as_json()[loss.measure],
             "federation": {key: result.federation[key] for key in shared},
             "aggregators": [row.as_json() for row in self.rows],
+            **({"programs": [row.as_json() for row in self.programs]} if self.programs else {}),
             "unable": [{"aggregator": name, "reason": reason} for name, reason in self.unable],
             "notes": list(self.notes()),
         }
@@ -176,7 +186,7 @@ class AggregatorComparison:
         with table.open("w", newline="") as file:
             writer = csv.DictWriter(file, [*FIELDS, "reason"], lineterminator="\n")
             writer.writeheader()
-            for row in self.rows:
+            for row in self.everything:
                 found = row.as_json()
                 writer.writerow(found | {"caught": " ".join(map(str, _list(found["caught"])))})
             writer.writerows({"aggregator": name, "reason": why} for name, why in self.unable)

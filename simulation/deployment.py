@@ -9,10 +9,13 @@ from typing import Self
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import Interrupted, LocalError
-from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.plans.interval import NOISE, check_covers
+from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.bounded import columns_to_bound, known_bounds
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
@@ -65,7 +68,7 @@ class Deployment:
             return asked
         there = self._analyst.describe(deadline)
         return zoomed(
-            asked, whole.epsilon, there.records, there.most_records if unit == "party" else 1
+            asked, whole.loss.epsilon, there.records, there.most_records if unit == "party" else 1
         )
 
     def run(
@@ -79,8 +82,10 @@ class Deployment:
         report: Report = _quiet,
         delta: float = 0.0,
         fresh: bool = False,
+        noise_law: str = LAPLACE,
         key: str | None = None,
         begun: Begun = lambda _, __: None,
+        interval: str = NOISE,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
@@ -88,14 +93,17 @@ class Deployment:
         `begun` is told the question's key before it is put, and whether it is a study's: `resume`
         finds the answer to a question under it.
         The same question under the same `key` is not asked again: it gets the same answer. So do
-        those of the same study under its key, as far as it had come.
+        those of the same study under its key, as far as it had come. `interval` is as in
+        `Federation.run`.
         """
-        whole = Grant(parse_epsilon(str(epsilon)), delta)
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report)
+        check_covers(interval)
+        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
-            return self._ask(statistic, self._spec, whole, options, named, begun)
+            asked = self._ask(statistic, self._spec, whole, options, named, begun)
+            return asked.showing(interval)
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 
@@ -116,7 +124,8 @@ class Deployment:
 
         begun(study_key, True)
         try:
-            return conduct(study, whole, study_key, put, rehearse, report)
+            result = conduct(study, whole.loss, study_key, put, rehearse, report)
+            return result.showing(interval)
         except Interrupted as error:
             words = f"{error}; the same command with --key {study_key} goes on with the study"
             raise Interrupted(words) from None
@@ -144,7 +153,7 @@ class Deployment:
         grant: Grant,
         options: AskingOptions,
     ) -> Question:
-        if set(statistic.bounded) - statistic.column_bounds.keys():
+        if set(columns_to_bound(statistic)) - known_bounds(statistic).keys():
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand; "
                 "--bounds private finds them for a share of ε"

@@ -9,29 +9,34 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from tallyroom.parties.dataset import REFUSE
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import Plan
-from tallyroom.protocols.privacy.caps import Caps
-from tallyroom.protocols.privacy.ledger import check_spend
-from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.plans.interval import NOISE, check_covers
+from tallyroom.protocols.privacy.ledger import Filter
+from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
-from tallyroom.protocols.statistics.bounded import clipped_records
-from tallyroom.protocols.statistics.pairwise import with_published_bounds
-from tallyroom.protocols.studies import studies
+from tallyroom.protocols.statistics.bounded import (
+    clipped_records,
+    known_bounds,
+    with_published_bounds,
+)
+from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
-from tallyroom.protocols.studies.quantile_zoom import zoomed
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
-from tallyroom.simulation.known_data import beside, noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
     Cheat,
@@ -44,8 +49,9 @@ from tallyroom.simulation.prediction import predicted_links
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
-from tallyroom.simulation.statement import Setting, answered
+from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
+from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -60,7 +66,8 @@ class Federation:
 
     `data` is a DATA SPEC as on the command line, a file's `Path`, a pandas or polars frame, a
     mapping of columns or an array, which is dealt to `parties` evenly; or a list or mapping of
-    frames, one per party.
+    frames, one per party. `missing` is what becomes of records of such data that lack a value:
+    `refuse`, `drop`, or a number that takes its place.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
     makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
@@ -94,11 +101,12 @@ class Federation:
         policy: Policy | None = None,
         cap_delta: float | None = None,
         network: str | None = None,
+        missing: str = REFUSE,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
         kind = runtime_named(runtime)
-        self.data = dataset_of(data)
+        self.data = dataset_of(data, missing)
         self.holdings = self.data.deal(parties)
         self.servers = self._aggregator.servers if servers is None else servers
         if self.servers < 1:
@@ -191,6 +199,8 @@ class Federation:
         report: Report = _quiet,
         delta: float = 0.0,
         fresh: bool = False,
+        noise_law: str = LAPLACE,
+        interval: str = NOISE,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
@@ -198,17 +208,18 @@ class Federation:
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
+        `noise_law` names the law of the noise (`tally list noise-laws`). `interval` is what the
+        interval covers: `noise`, or `population`; both are in `intervals`.
         """
-        statistic = self._named(statistic)
-        whole = Grant(parse_epsilon(str(epsilon)), delta)
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report)
-        per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
+        check_covers(interval)
+        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        statistic = self._zoomed(self._named(statistic), whole, unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, options)[0]
+            return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
         study, present = statistic, self.holdings
 
         def put(question: StudyQuestion) -> Result:
@@ -229,7 +240,8 @@ class Federation:
             ask, how = question.ask, options.of(question)
             return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
-        result = conduct(study, whole, self._next_key(), put, rehearse, report, truth)
+        result = conduct(study, whole.loss, self._next_key(), put, rehearse, report, truth)
+        result = result.showing(interval)
         if not (clipped := study.clipped(self.holdings)):
             return result
         words = (
@@ -237,6 +249,31 @@ class Federation:
             "names, and were clipped or counted as other"
         )
         return dataclasses.replace(result, notes=(*result.notes, words))
+
+    def query(
+        self,
+        statistic: Statistic | Study,
+        epsilon: float | str | Fraction = 1.0,
+        noise: str | None = None,
+        unit: str = "record",
+        delta: float = 0.0,
+        noise_law: str = LAPLACE,
+    ) -> Query | None:
+        """The query that a question would be, without asking it. None for a study, whose questions
+        follow from answers. Raises `LocalError` for a question that cannot be asked."""
+        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
+        statistic = self._zoomed(statistic, whole, unit)
+        if isinstance(statistic, Study):
+            return None
+        return self._check(self._question(statistic, self._spec, whole, options, ""))
+
+    def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
+        """A quantile by choices is a study where one choice is not enough."""
+        if not getattr(statistic, "by_max", False):
+            return statistic
+        per_unit = self._setting.max_records_per_party if unit == "party" else 1
+        return studies.zoomed(statistic, whole.loss.epsilon, self.holdings.rows, per_unit)
 
     def _ask(
         self,
@@ -256,6 +293,7 @@ class Federation:
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
+        usage = Usage(self.runtime)
         opened = self.runtime.ask(question, options.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
@@ -274,6 +312,7 @@ class Federation:
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *notes),
             noiseless=noiseless(result.proof, opened, present),
+            roles=usage.by_role(),
         )
         return result, present
 
@@ -301,7 +340,7 @@ class Federation:
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
         if refusal:
-            raise LocalError(f"parties would not answer {question.statistic.asked_as}: {refusal}")
+            raise LocalError(f"parties would not answer {asked_as(question.statistic)}: {refusal}")
         return aggregator_named(query.aggregator).mechanism(query).delta
 
     def _question(
@@ -328,6 +367,11 @@ class Federation:
         query = self._check(question)
         if query.plan.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
+        garble = isinstance(query.plan.machines(), PairwiseMachines)
+        if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
+            raise LocalError(
+                f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
+            )
         return question
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
@@ -335,7 +379,10 @@ class Federation:
             return statistic
         if not isinstance(statistic, str):
             raise LocalError(f"{statistic!r} is no statistic: give one, or its name")
-        kind = studies().get(statistic) or statistic_named(statistic)
+        is_study = statistic in studies.study_names()
+        kind: type[Statistic | Study] = (
+            studies.study_named(statistic) if is_study else statistic_named(statistic)
+        )
         known = {each.name for each in dataclasses.fields(kind)}
         roles = {role: column for role, column in self.data.roles.items() if role in known}
         if "value" in known and "value" not in roles and len(self.data.numbers) == 1:
@@ -351,8 +398,8 @@ class Federation:
             bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
         check(query)
-        spend = aggregator_named(query.aggregator).mechanism(query).spend
-        check_spend(query.foreseen(spend), [], Caps(layout.cap, layout.cap_delta))
+        loss = aggregator_named(query.aggregator).mechanism(query).loss
+        Filter.of(layout.cap, layout.cap_delta).check(loss + query.later, {})
         return query
 
     def _next_key(self) -> str:
@@ -365,7 +412,7 @@ class Federation:
         user."""
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
-        named = statistic.named_columns
+        named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()
         self.data.check([column for column in statistic.columns if column not in named])
         return with_published_bounds(statistic, self.data.bounds, aggregator.offers)
 
@@ -379,7 +426,7 @@ class Federation:
             *self.misbehaviour.silence(opened.contributors.tolist()),
         ]
         if clipped:
-            ranges = set(question.statistic.column_bounds.values())
+            ranges = set(known_bounds(question.statistic).values())
             outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
@@ -398,6 +445,8 @@ class Federation:
         why = f"{name} found nothing wrong" if checks else f"{name} does not verify submissions"
         if refused:
             why = f"{name} left reports out and cannot name their senders"
+        if self.misbehaviour.cheaters(Cheat.GARBLED_WEIGHT):
+            why = "nobody checks what it garbled (see what there is to trust)"
         missed = self.misbehaviour.cheats.keys() - {party for party, _ in result.caught}
         return [
             f"{Role.PARTY.named(party)} cheated and was not caught: {why}"

@@ -28,13 +28,14 @@ from tallyroom.protocols.errors import (
 )
 from tallyroom.protocols.plans.contract import Plan, Points
 from tallyroom.protocols.plans.interval import LEVEL, Interval
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.evidence import Answered, Evidence, Opening
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import Receipt, decode_receipt
 from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.estimates import plain
-from tallyroom.protocols.statistics.release import Answer
+from tallyroom.protocols.statistics.release import Answer, Intervals
 from tallyroom.protocols.wire.messages import Role
 
 SAME = 1e-9
@@ -149,15 +150,29 @@ def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
     """Numbers for a number, else lists in the order of the estimate's values."""
     if interval.unknown:
         nothing = dict.fromkeys(("low", "high", "standard_error"))
-        return {"level": LEVEL, **nothing, "unknown": interval.unknown}
+        return {
+            "level": LEVEL,
+            "covers": interval.covers,
+            **nothing,
+            "unknown": interval.unknown,
+        }
     found = (interval.low, interval.high, interval.errors)
     low, high, error = (each.tolist()[0] if scalar else each.tolist() for each in found)
     return {
         "level": LEVEL,
+        "covers": interval.covers,
         "low": plain(low),
         "high": plain(high),
         "standard_error": plain(error),
         **({"without": interval.without} if interval.without else {}),
+    }
+
+
+def intervals_json(intervals: Intervals, scalar: bool) -> dict[str, object]:
+    """Both intervals; null for that of the noise where there was none."""
+    return {
+        covers: None if each is None else interval_json(each, scalar)
+        for covers, each in intervals.items()
     }
 
 
@@ -173,8 +188,8 @@ def _receipt_json(run: bytes, answer: Answered, ask: bytes) -> dict[str, object]
     receipt = decode_receipt(run, answer.server, answer.receipt)
     return {
         "server": Role.SERVER.named(answer.server),
-        "epsilon": receipt.epsilon,
-        "delta": receipt.delta,
+        **receipt.loss.encode(),
+        "delta": repr(receipt.loss.written_delta),
         "request": receipt.request.hex(),
         "share_digest": receipt.share.hex(),
         "signature": receipt.signature.hex(),
@@ -199,8 +214,7 @@ def parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
             server,
             bytes.fromhex(entry["request"]),
             bytes.fromhex(entry["share_digest"]),
-            entry["epsilon"],
-            entry["delta"],
+            PrivacyLoss.decode({**entry, "delta": float(entry["delta"])}),
             bytes.fromhex(entry["signature"]),
         )
         if Role.SERVER.named(server) != entry["server"]:

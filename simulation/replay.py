@@ -8,35 +8,30 @@ from typing import Any
 
 import numpy as np
 
+from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.plans.interval import Interval, laplace_width
+from tallyroom.protocols.plans.interval import NOISE, NOT_SAMPLED, POPULATION, WIDEST, Interval
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics.bounded import known_bounds, with_published_bounds
 from tallyroom.protocols.statistics.estimates import shape_of
-from tallyroom.protocols.statistics.pairwise import with_published_bounds
-from tallyroom.protocols.statistics.parameters import as_plain
-from tallyroom.protocols.studies import study_named
+from tallyroom.protocols.statistics.option import as_plain, wire_name
+from tallyroom.protocols.statistics.release import Intervals
+from tallyroom.protocols.studies import BY_OPTION, study_named
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
-from tallyroom.protocols.studies.private_bounds import PrivateBounds
-from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
-
-BY_OPTION: dict[str, type[Study]] = {kind.name: kind for kind in (PrivateBounds, QuantileZoom)}
-"""Studies that are asked by an option of a statistic, and by no name of their own."""
 
 UNKNOWN = "how the noise in its questions moves the finding is not known"
 
 
 def described(study: Study) -> dict[str, object]:
     """All that it takes to have it again, as JSON."""
-    given = {
-        each.name: (getattr(study, each.name), each.type) for each in dataclasses.fields(study)
+    written = {
+        wire_name(each): _written(getattr(study, each.name), each.type)
+        for each in dataclasses.fields(study)
     }
-    return {
-        "name": study.name,
-        "parameters": {name: _written(*value) for name, value in given.items()},
-    }
+    return {"name": study.name, "parameters": written}
 
 
 def study_of(document: dict[str, Any]) -> Study:
@@ -44,7 +39,7 @@ def study_of(document: dict[str, Any]) -> Study:
     name, parameters = document["name"], document["parameters"]
     if name not in BY_OPTION:
         return study_named(name).from_parameters(parameters)
-    kind = BY_OPTION[name]
+    kind: type[Study] = getattr(studies, BY_OPTION[name])
     read = {each.name: _read(parameters[each.name], each.type) for each in dataclasses.fields(kind)}
     return kind(**read)
 
@@ -85,28 +80,42 @@ def answering(finding: Finding, put: Sequence[Ask]) -> int | None:
     return about[-1] if about else None
 
 
-def finding_interval(
+def finding_intervals(
     study: Study,
     finding: Finding,
     answers: Sequence[Answer],
     whole: int | None,
     private: bool,
-) -> Interval | None:
-    """What the noise of its questions may have done to a finding: that of the question which it is
-    the answer to, or else by the deviations that the study tells."""
+) -> Intervals:
+    """Those of a finding: of the question which it is the answer to, or else, of the noise of its
+    questions, by the deviations that the study tells."""
     values = shape_of(finding.estimate).values()
+    not_sampled = Interval.none(len(values), NOT_SAMPLED, POPULATION)
+    if private and finding.unknown:
+        return {NOISE: Interval.none(len(values), finding.unknown), POPULATION: not_sampled}
     if whole is not None:
         found = shape_of(answers[whole].estimate).values()
         if np.array_equal(found, values, equal_nan=True):
-            return answers[whole].interval
-    if not private:
-        return None
+            found_intervals = answers[whole].intervals
+            return {kind: _without(each, finding.without) for kind, each in found_intervals.items()}
+    interval = _finding_interval(study, finding, answers) if private else None
+    return {NOISE: interval, POPULATION: not_sampled}
+
+
+def _finding_interval(study: Study, finding: Finding, answers: Sequence[Answer]) -> Interval:
+    values = shape_of(finding.estimate).values()
     if finding.deviations is None or not np.isfinite(finding.deviations).all():
         return Interval.none(len(values), UNKNOWN)
-    # Of one noise: it holds 95 % of that, and up to 96.6 % of several.
-    around = Interval.around(values, finding.deviations, laplace_width(1), study.span)
+    around = Interval.around(values, finding.deviations, WIDEST, study.span)
     beside = [each.interval.without for each in answers if each.interval is not None]
     return replace(around, without=", ".join(dict.fromkeys(filter(None, beside))))
+
+
+def _without(interval: Interval | None, more: str) -> Interval | None:
+    """The interval, which says that it leaves out one thing more."""
+    if interval is None or not more:
+        return interval
+    return replace(interval, without=", ".join(filter(None, [interval.without, more])))
 
 
 def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
@@ -114,7 +123,7 @@ def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
     offers = aggregator_named(query.aggregator).offers
-    statistic = with_published_bounds(ask.statistic, put.column_bounds, offers)
+    statistic = with_published_bounds(ask.statistic, known_bounds(put), offers)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
     found = put.parameters()

@@ -3,7 +3,7 @@
 import csv
 import datetime as dt
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.interval import COVERED, Interval
 from tallyroom.protocols.run.promise import Promise
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import (
@@ -24,11 +24,13 @@ from tallyroom.protocols.statistics.estimates import (
     plain,
     shape_of,
 )
+from tallyroom.protocols.statistics.release import Intervals
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.machine import machine
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.networks.prediction import split
-from tallyroom.simulation.proof import Proof, interval_json
+from tallyroom.simulation.proof import Proof, interval_json, intervals_json
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +43,9 @@ MOST_BILL_ROWS = 1000
 """Of communication.csv by party; of more, parties are in one row."""
 SCHEMA = 1
 
+Roles = dict[str, dict[str, float]]
+"""What processes of a role took: how many they are, their CPU seconds, and the largest one's peak
+of memory in bytes."""
 Caught = tuple[tuple[int, str], ...]
 
 
@@ -78,8 +83,10 @@ class Result:
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
     `questions` are those of a study, in order: then privacy, bill and times are of them together,
     and each has its own proof; `study` is which one it is, with its parameters.
-    `interval` is what the noise may have done, None where there is none. `command` is what gives
-    the answer again, if a command gave it; `date` is when.
+    `interval` is the one that is shown, of `intervals` by what they cover (`showing`): unless asked
+    otherwise that of the noise, which is None where there is none. `command` is what gives
+    the answer again, if a command gave it; `date` is when. `roles` are what each role's processes
+    took, where they are on this machine.
     """
 
     statistic: str
@@ -105,15 +112,21 @@ class Result:
     questions: "tuple[Result, ...]" = ()
     study: dict[str, object] = field(default_factory=dict)
     interval: Interval | None = None
+    intervals: Intervals = field(default_factory=dict)
     date: str = field(default_factory=_now)
     command: str = ""
     prepare_cpu_seconds: float = 0.0
     foretold: bool = False
+    roles: Roles = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
         """The estimate, with its error, table and picture."""
         return shape_of(self.estimate)
+
+    def showing(self, covers: str) -> "Result":
+        """The same, telling the interval of the noise or of the population (`COVERED`)."""
+        return replace(self, interval=self.intervals[covers])
 
     @property
     def communication(self) -> dict[str, object]:
@@ -212,11 +225,14 @@ class Result:
             "version": version(),
             "date": self.date,
             **({"command": self.command} if self.command else {}),
+            "machine": machine(),
             **({"data": self.data} if self.data else {}),
             "estimate": plain(self.estimate),
         }
         if self.interval is not None:
             document["interval"] = interval_json(self.interval, self.shape.scalar)
+        if self.intervals:
+            document["intervals"] = intervals_json(self.intervals, self.shape.scalar)
         if self.truth is not None:
             document |= {"truth": plain(self.truth), "error": plain(self.error)}
         if self.noiseless is not None:
@@ -239,6 +255,8 @@ class Result:
                 **self.network_times,
             },
         }
+        if self.roles:
+            document["roles"] = self.roles
         if self.caught:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
@@ -266,9 +284,8 @@ class Result:
     def _as_question(self) -> dict[str, object]:
         """As one of a study's: the whole of it, with what it cost at its head."""
         document = self.as_json()
-        del document["schema"]
-        spent = 0.0 if self.reused else self.privacy.as_json()["epsilon"]
-        cost = {"epsilon": spent, "delta": self.privacy.delta, "bytes": self.bill.total.bytes}
+        del document["schema"], document["machine"]
+        cost = self.privacy.charged(self.reused) | {"bytes": self.bill.total.bytes}
         return {"statistic": self.statistic, **cost, **document}
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
@@ -283,26 +300,37 @@ class Result:
         return figure
 
     def to_frame(self) -> "pandas.DataFrame":
-        """The table as a pandas data frame. Raises `LocalError` where pandas is not installed."""
+        """The table as a pandas data frame; its `attrs["interval"]` says what ± covers. Raises
+        `LocalError` where pandas is not installed."""
         try:
             import pandas
         except ImportError:
             raise LocalError("a data frame needs the package pandas") from None
         heads, rows = self.table()
-        return pandas.DataFrame(rows, columns=heads)
+        frame = pandas.DataFrame(rows, columns=heads)
+        frame.attrs["interval"] = self.covered
+        return frame
+
+    @property
+    def covered(self) -> str:
+        """What the interval covers, in words; empty where there is none."""
+        if self.interval is None or self.interval.unknown:
+            return ""
+        return f"95 % interval of {COVERED[self.interval.covers]}"
 
     def __repr__(self) -> str:
         return f"<{self.statistic}: {self.summary()}>"
 
     def summary(self) -> str:
-        """The answer in a line, with what the noise may have done to it."""
+        """The answer in a line, with its interval and what that covers."""
         shown = str(self.shape)
         if self.interval is not None and self.interval.unknown:
             return f"{shown} (no interval: {self.interval.unknown})"
         if self.shape.scalar and self.interval is not None:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
             beside = self.interval.without
-            only = f"; of the noise alone, not of {beside}" if beside else ""
+            covered = COVERED[self.interval.covers]
+            only = f"; of {covered} alone, not of {beside}" if beside else f", of {covered}"
             if np.isfinite(high - low):  # of what is chosen, nobody knows
                 shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g}{only})"
         return shown
@@ -334,6 +362,8 @@ class Result:
             writer = csv.writer(file, lineterminator="\n")
             heads, rows = self.table()
             writer.writerow([*heads, "source"])
-            source = " · ".join([*self.origin(), f"ε = {self.privacy.as_json()['epsilon']}"])
+            loss = self.privacy.loss
+            cost = f"{loss.letter} = {loss.as_json()[loss.measure]}"
+            source = " · ".join([*self.origin(), cost, *filter(None, [self.covered])])
             writer.writerows([*row, source if not at else ""] for at, row in enumerate(rows))
         return [document, answer, table, *write_report(self, folder)]

@@ -10,10 +10,15 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import NoisyChoice, Plan
 from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import refusal_words
-from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics import Estimate, Statistic
+from tallyroom.protocols.statistics.bounded import known_bounds
+from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.statistics.estimates import Shape
+from tallyroom.protocols.statistics.release import Release
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.proof import Proof
 from tallyroom.simulation.result import Result
@@ -114,7 +119,7 @@ def answered(
     promise, contributors = promise_of(query), len(opened.contributors)
     answer = proof.answer(query, opened.total, contributors)
     return Result(
-        question.statistic.asked_as,
+        asked_as(question.statistic),
         answer.estimate,
         None,
         promise,
@@ -138,6 +143,7 @@ def answered(
         proof=proof,
         style=question.statistic.style,
         interval=answer.interval,
+        intervals=answer.intervals,
         unsmoothed=answer.unsmoothed,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
         foretold=answer.foretold,
@@ -159,7 +165,31 @@ def describe_data(query: Query, proof: Proof) -> dict[str, object]:
 
 def stated_bounds(statistic: Statistic) -> list[float] | dict[str, list[float]]:
     """One range where all columns have the same, else each column's; empty if there are none."""
-    bounds = statistic.column_bounds
+    bounds = known_bounds(statistic)
     if len(set(bounds.values())) == 1:
         return list(next(iter(bounds.values())))
     return {name: list(each) for name, each in bounds.items()}
+
+
+# --- what can be said where the data is at hand, as in a simulation ---
+
+
+def noiseless(proof: Proof, opened: Opened, present: Holdings) -> Estimate | None:
+    """The same computation without noise; None where nobody knows what was lost."""
+    plan = proof.plan(proof.evidence.asked_query)
+    if not plan.is_whole(present.rows, opened.records):
+        return None
+    release = Release(plan, plan.without_noise(present), opened.records, None)
+    return proof.statistic.read(release).estimate
+
+
+def beside(truth: Estimate, estimate: Estimate) -> Estimate:
+    """The truth as it is told beside an estimate: curves of classifiers at the same thresholds."""
+    return truth.beside(estimate) if isinstance(truth, Shape) else truth
+
+
+def with_categories(statistic: Statistic, known: str) -> Statistic:
+    """The same, counting the names that the data set publishes, if it counts names."""
+    if getattr(statistic, "categories", None) != "":
+        return statistic
+    return type(statistic).from_parameters(statistic.parameters() | {"categories": known})

@@ -7,15 +7,15 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.loss import as_written
-from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
+from tallyroom.protocols.plans.interval import NOISE, POPULATION
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
+from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, parse_noise
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.run.promise import together
 from tallyroom.protocols.run.question import Question
@@ -24,8 +24,8 @@ from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 from tallyroom.protocols.wire.meter import Bill
-from tallyroom.simulation.replay import answering, described, finding_interval
-from tallyroom.simulation.result import Result
+from tallyroom.simulation.replay import answering, described, finding_intervals
+from tallyroom.simulation.result import Result, Roles
 from tallyroom.simulation.runtimes.contract import Progress, Report
 
 
@@ -54,31 +54,40 @@ class AskingOptions:
     deadline: float
     fresh: bool
     report: Report
+    law: str
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
     def of(self, question: StudyQuestion) -> "AskingOptions":
-        """Of one question: who adds the noise is left to it where the choice is not one it has."""
+        """Of one question: who adds the noise is left to it where the choice is not one it has.
+        Raises `LocalError` for another law than the one that studies reckon with."""
+        if self.law != LAPLACE:
+            raise LocalError(
+                f"a study reckons with {LAPLACE} noise, not with {self.law}: leave --noise-law out"
+            )
         return dataclasses.replace(self, for_study=True, report=question.report)
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
     ) -> Question:
-        """About a statistic, for what is granted, without a key."""
+        """About a statistic, for what is granted, without a key. Raises `LocalError` for a loss
+        that a question cannot ask for: one in ρ, which has no ε, would be asked without noise."""
+        if grant.loss.rho is not None:
+            raise LocalError(f"a question is asked for an epsilon, not for {grant.loss}")
         shared = placement is Placement.SHARED
         return Question(
             statistic,
             spec,
-            grant.epsilon,
+            grant.loss.epsilon,
             placement,
             unit=self.unit,
             min_parties=self.min_parties,
             deadline=self.deadline,
-            delta=grant.delta,
+            delta=grant.loss.written_delta,
             fresh=self.fresh,
-            later_epsilon=grant.later_epsilon,
-            later_delta=grant.later_delta,
+            later=grant.later,
             honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
+            law=self.law,
         )
 
 
@@ -91,16 +100,16 @@ Truth = Callable[[], Estimate | None]
 
 def conduct(
     study: Study,
-    whole: Grant,
+    whole: PrivacyLoss,
     key: str,
     put: PutQuestion,
     rehearse: Rehearse,
     report: Report,
     truth: Truth = lambda: None,
 ) -> Result:
-    """What the study finds, for `whole` of ε and δ. Raises `LocalError` where it cannot be asked,
+    """What the study finds, for the loss `whole`. Raises `LocalError` where it cannot be asked,
     and `RunFailed` where it does not come to an end, with what was spent until then."""
-    budget = Budget(study, whole.epsilon, whole.delta)
+    budget = Budget(study, whole)
     budget.foresee(
         max(
             rehearse(StudyQuestion(ask, budget.rehearsal(ask), "", report)) for ask in budget.listed
@@ -159,25 +168,17 @@ def salt_of(key: str, index: int) -> str:
 def _answer(result: Result) -> Answer:
     if result.proof is None:
         raise RunFailed("an answer came without receipts")
-    return Answer(result.estimate, result.interval, result.proof.records, notes=result.notes)
+    noise, population = result.intervals[NOISE], result.intervals[POPULATION]
+    records = result.proof.records
+    return Answer(result.estimate, noise, records, notes=result.notes, population=population)
 
 
 def _failed(study: Study, asked: list[tuple[Ask, Result]], reason: str) -> str:
     if not asked:
         return reason
-    spent = epsilon_of([result for _, result in asked if not result.reused])
-    words = "" if spent is None else f"; ε {spent:g} is spent"
+    spent = sum((each.privacy.loss for _, each in asked if not each.reused), NO_LOSS)
+    words = f"; {spent.letter} {spent.size:g} is spent" if spent.bounded else ""
     return f"{study.title}, after {len(asked)} answered: {reason}{words}"
-
-
-def epsilon_of(results: Sequence[Result]) -> float | None:
-    """Of several answers together; None if one of them is without noise."""
-    exact = Fraction(0)
-    for result in results:
-        if result.privacy.epsilon is None:
-            return None
-        exact += as_written(result.privacy.epsilon)
-    return float(exact)
 
 
 def _concluded(
@@ -191,8 +192,9 @@ def _concluded(
     last = results[-1]
     place = answering(finding, [ask for ask, _ in asked])
     whole = None if place is None else results[place]
-    private = any(result.privacy.epsilon is not None for result in results)
+    private = any(result.privacy.loss.bounded for result in results)
     answers = [_answer(result) for result in results]
+    intervals = finding_intervals(study, finding, answers, place, private)
     notes = dict.fromkeys([*finding.notes, *(note for each in results for note in each.notes)])
     return Result(
         study.title,
@@ -215,8 +217,22 @@ def _concluded(
         style=study.style if finding.statistic is None else finding.statistic.style,
         questions=tuple(results),
         study=described(study),
-        interval=finding_interval(study, finding, answers, place, private),
+        roles=together_of_roles([result.roles for result in results]),
+        interval=intervals[NOISE],
+        intervals=intervals,
     )
+
+
+def together_of_roles(uses: list[Roles]) -> Roles:
+    """CPU adds up; the peak is that of the largest."""
+    found: Roles = {}
+    for each in uses:
+        for role, use in each.items():
+            whole = found.setdefault(role, dict.fromkeys(use, 0))
+            for name, value in use.items():
+                add = name == "cpu_seconds"
+                whole[name] = whole[name] + value if add else max(whole[name], value)
+    return found
 
 
 def _deviations(finding: Finding) -> Column:

@@ -15,16 +15,17 @@ import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import PeerError, TallyError
-from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.interval import NOISE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.promise import Promise, promise_of, together
 from tallyroom.protocols.run.question import asking_of
 from tallyroom.protocols.run.receipts import Receipt
+from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.estimates import Estimate, plain, shape_of
-from tallyroom.protocols.statistics.release import Answer
+from tallyroom.protocols.statistics.release import Answer, Intervals
 from tallyroom.protocols.studies.contract import Study
-from tallyroom.simulation.proof import MALFORMED, Proof, fingerprint_of, interval_json, parse
-from tallyroom.simulation.replay import concluded, described, finding_interval, study_of
+from tallyroom.simulation.proof import MALFORMED, Proof, fingerprint_of, intervals_json, parse
+from tallyroom.simulation.replay import concluded, described, finding_intervals, study_of
 from tallyroom.simulation.result import SCHEMA
 from tallyroom.simulation.statement import describe_data
 from tallyroom.simulation.study import salt_of
@@ -35,6 +36,8 @@ UNSIGNED = (
     "version",
     "date",
     "command",
+    "machine",
+    "roles",
     "truth",
     "error",
     "noise_error",
@@ -53,7 +56,7 @@ UNSIGNED = (
     "notes",
 )
 """What no server signs, of a result and of a study's questions. `notes` have all concessions."""
-UNSIGNED_SUM = ("estimate", "interval")
+UNSIGNED_SUM = ("estimate", "interval", "intervals")
 """Nor these, where only the coordinator can open the reports."""
 UNSIGNED_READING = ("receipts.asked.records", "receipts.asked.parameters")
 """Nor, there, how many reports could be used, and how the release was read: parameters that decide
@@ -105,7 +108,7 @@ class _Verified:
 
     @property
     def name(self) -> str:
-        return self.proof.statistic.asked_as
+        return asked_as(self.proof.statistic)
 
     @property
     def promise(self) -> Promise:
@@ -137,7 +140,7 @@ def _all_verified(document: dict[str, Any], authority: bytes | None) -> list[_Ve
     questions = document["questions"]
     if not questions or any("questions" in each for each in questions):
         raise ValueError("a study has questions, which are no studies")
-    return [_verified(each, authority, {"epsilon", "delta", "bytes"}) for each in questions]
+    return [_verified(each, authority, {"epsilon", "rho", "delta", "bytes"}) for each in questions]
 
 
 def _verified(document: dict[str, Any], authority: bytes | None, more: set[str]) -> _Verified:
@@ -164,13 +167,22 @@ def _verified(document: dict[str, Any], authority: bytes | None, more: set[str])
         answer = found.answer(total)
         if not same(document["estimate"], plain(answer.estimate)):
             raise PeerError("result", "its estimate is not what the servers released")
-        if not same(document.get("interval"), _told(answer.interval, answer.estimate)):
-            raise PeerError("result", "its interval is not that of the noise in the release")
+        if not _tells(document, answer.intervals, answer.estimate):
+            raise PeerError("result", "its interval is not what follows from the release")
     return found
 
 
-def _told(interval: Interval | None, estimate: Estimate) -> dict[str, object] | None:
-    return None if interval is None else interval_json(interval, shape_of(estimate).scalar)
+def _tells(document: dict[str, Any], intervals: Intervals, estimate: Estimate) -> bool:
+    """Whether a result tells both intervals, and shows one of them. Results of earlier versions
+    have that of the noise alone."""
+    told = intervals_json(intervals, shape_of(estimate).scalar)
+    stated = document.get("interval")
+    if "intervals" not in document:
+        return same(stated and {**stated, "covers": NOISE}, told[NOISE]) and (
+            stated is None or "covers" not in stated
+        )
+    covers = NOISE if stated is None else stated["covers"]
+    return same(stated, told[covers]) and same(document["intervals"], told)
 
 
 # --- field by field ---
@@ -259,10 +271,8 @@ def _check_study(document: dict[str, Any], verified: list[_Verified]) -> None:
     if len({receipt.run for receipt in receipts}) < len(questions):
         raise PeerError("result", "one answer stands for several questions")
     for place, (each, found) in enumerate(zip(questions, verified, strict=True)):
-        promised = found.promise.as_json()
-        cost = 0.0 if each.get("reused") is True else promised["epsilon"]
-        _hold(f"questions.{place}.epsilon", each["epsilon"], cost)
-        _hold(f"questions.{place}.delta", each["delta"], promised["delta"])
+        for name, cost in found.promise.charged(each.get("reused") is True).items():
+            _hold(f"questions.{place}.{name}", each[name], cost)
         if "key" in document and not each["key"].startswith(
             f"{salt_of(document['key'], place + 1)}-"
         ):
@@ -299,7 +309,7 @@ def _check_conclusion(
     if not same(document["estimate"], plain(finding.estimate)):
         raise PeerError("result", "its estimate is not what the study concludes from its answers")
     private = any(each.query.epsilon is not None for each in verified)
-    interval = finding_interval(study, finding, answers, whole, private)
-    if not same(document.get("interval"), _told(interval, finding.estimate)):
+    intervals = finding_intervals(study, finding, answers, whole, private)
+    if not _tells(document, intervals, finding.estimate):
         raise PeerError("result", "its interval is not what the study concludes from its answers")
     return whole

@@ -19,6 +19,7 @@ from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quant
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -49,6 +50,7 @@ from tallyroom.protocols.statistics.residuals import (
 )
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
 UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
 GRID: dict[str, Any] = {**UNIT, "thresholds": 4}
@@ -67,7 +69,7 @@ EVERY: tuple[Statistic, ...] = (
     Ecdf(**GRID),
     CumulativeHistogram(**GRID),
     Quantile(**GRID),
-    Quantile(**UNIT, mechanism="max", thresholds=64, within=(0.5, 0.75)),
+    Quantile(**UNIT, strategy="max", thresholds=64, within=(0.5, 0.75)),
     QuantileSearch(**UNIT),
     EcdfPoints(**UNIT, at=(0.5,)),
     TopK(**UNIT, bins=8, k=2),
@@ -86,6 +88,8 @@ EVERY: tuple[Statistic, ...] = (
     Roc(**GRID, method="priroc-fix"),
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
+    LogisticMoments(("a=0:1",), ("a",)),
+    WhitenedStep(("a=0:1",), ("a",), "label", None, (0.25,), (3.0,), (0.5, -1.0)),
     LogisticObjective(ranges=("a=0:1",), x=("a",)),
     ClassObjective(attributes=("a=p,q", "y=p,q"), target="y"),
     ResidualReach(**MODEL),

@@ -16,3 +16,10 @@ def register(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str)
         return {**before(asked), **({name: entry} if asked == group else {})}
 
     monkeypatch.setattr(registry, "registered", registered)
+
+
+def register_twofold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another noise law than those that are bundled, `twofold`."""
+    register(
+        monkeypatch, registry.NOISE_LAWS, "twofold", "tests.example_aggregator.twofold:Twofold"
+    )

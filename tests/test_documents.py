@@ -133,6 +133,7 @@ MINUTES = {
     "tally bench": "tests/simulation/test_bench_verified.py",
     "tally reproduce": "tests/simulation/test_reproduce.py",
     "--target": "tests/contracts/test_plans.py",
+    "tally artifact": "tests/simulation/test_artifact.py",
 }
 """What takes long, and where a small form of it is run. `make printed` runs all of it as it is
 printed, but for the figures of all papers."""
@@ -227,6 +228,20 @@ def adults(records: int) -> str:
     return "".join(f"{','.join(row)}\n" for row in zip(*columns, strict=True))
 
 
+METERED = {
+    "statistic": "meter",
+    "federation": {"aggregator": "hub", "servers": 1},
+    "communication": {
+        "total_bytes": 300,
+        "rounds": 2,
+        "party_bytes": {"mean": 100.0},
+        "kernel": {"sent_bytes": 700, "sent_packets": 9},
+    },
+    "timing": {"server_cpu_seconds": 0.1},
+}
+"""What is read of a metered program's result."""
+
+
 @pytest.fixture
 def reader(tally_here: Tally, tmp_path: Path) -> Tally:
     """Who reads the documents, with the files of their own that these speak of."""
@@ -237,6 +252,8 @@ def reader(tally_here: Tally, tmp_path: Path) -> Tally:
     (folder / "patients.csv").write_text("\n".join(["age", *ages]) + "\n")
     (folder / "adult.csv").write_text(adults(300))
     (folder / "simulation").symlink_to(HERE / "simulation")
+    (folder / "metered").mkdir()
+    (folder / "metered" / "result.json").write_text(json.dumps(METERED))
     return tally_here
 
 

@@ -29,9 +29,9 @@ ALLOWED: dict[str, set[str]] = {
 
 ORDER = (
     "algebra",
+    "privacy",
     "wire",
     "identity",
-    "privacy",
     "garbling",
     "vdaf",
     "local",
@@ -46,9 +46,8 @@ ORDER = (
     "run",
 )
 """The rooms of `protocols`, and a query between statistics and those who compute them: each imports
-only what stands before it. Other files beside the rooms know none of them. `whole_run` tells a run,
-so it may know all."""
-BESIDE = {"__init__", "whole_run", "query"}
+only what stands before it. Other files beside the rooms know none of them."""
+BESIDE = {"__init__", "query"}
 
 
 @cache

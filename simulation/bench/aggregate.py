@@ -1,8 +1,8 @@
-"""Secret-shared sums beside the trusted curator that moves the same job in the clear.
+"""Secret-shared sums compared with a trusted curator that does the same job in the clear.
 
-Both run over gRPC with mutual TLS between real processes. `ratios.curator` is the time of ours
-divided by the curator's in the same run: how much it costs to trust nobody. What it costs not to
-trust parties either is in `simulation.bench.prio3`, and what sums without a second server cost in
+Both run over gRPC with mutual TLS between real processes. `ratios.curator` is our time divided by
+the curator's in the same run: the cost of trusting nobody. The cost of not trusting parties either
+is in `simulation.bench.prio3`, and that of sums without a second server in
 `simulation.bench.secure_aggregation`; their rows follow.
 """
 
@@ -38,7 +38,7 @@ def rows() -> list[Row]:
 
 
 def _seconds(aggregator: str, parties: int) -> float:
-    """From the question to the answer; starting and enrolling processes is not in it."""
+    """Time from the question to the answer, without starting and enrolling processes."""
     values = np.random.default_rng(0).random(parties)
     data = Dataset("uniform", {"value": values}, {"value": (0.0, 1.0)})
     with Federation(

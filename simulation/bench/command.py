@@ -1,18 +1,21 @@
-"""Runs benchmarks by name and prints their rows; of all, a page of ratios as well."""
+"""Runs benchmarks by name and prints their rows; `all` also writes a page of ratios."""
 
 import importlib
 import json
 import os
-import platform
 from pathlib import Path
 
 from tallyroom.fss import native
 from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.names import look_up
-from tallyroom.simulation.bench.ratios import compared, write_page
+from tallyroom.simulation.bench.peers.adapters import BY_KEY
+from tallyroom.simulation.bench.ratios import compared, missing, write_page
 from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.machine import machine as measured_with
 from tallyroom.simulation.reports.terminal import out
 
+PEERS = "peers"
+PEER_KEYS = (*BY_KEY, "dp-accounting", "fedcurve")
 BENCHMARKS = {
     name: f"tallyroom.simulation.bench.{name}"
     for name in (
@@ -24,15 +27,18 @@ BENCHMARKS = {
         "local",
         "diagnostics",
         "together",
+        "hostile",
         "peers",
         "processes",
+        "reading",
         "scale",
+        "metering",
     )
 }
 
 
 def run_benchmarks(name: str, as_json: bool, folder: Path = Path("bench")) -> None:
-    """Of `all`, one that fails does not keep the others from the page in `folder`."""
+    """With `all`, a benchmark that fails does not keep the others off the page in `folder`."""
     if name != "all":
         look_up("benchmark", name, BENCHMARKS)
     found: list[tuple[str, Row]] = []
@@ -53,9 +59,16 @@ def run_benchmarks(name: str, as_json: bool, folder: Path = Path("bench")) -> No
                 "machine": machine(),
                 "rows": [row.as_json() for row in rows],
             }
+            if each == PEERS:
+                document["missing"] = [
+                    {"peer": peer, "reason": reason} for peer, reason in _not_installed(rows)
+                ]
             print(json.dumps(document))
         else:
             _show(each, rows)
+            if each == PEERS:
+                for peer, reason in _not_installed(rows):
+                    out.print(f"  not compared with {peer}: {reason}", markup=False)
     if name == "all":
         files = write_page(compared(found), machine(), failed, folder)
         if not as_json:
@@ -65,27 +78,14 @@ def run_benchmarks(name: str, as_json: bool, folder: Path = Path("bench")) -> No
                 out.print(f"written: {path}")
 
 
+def _not_installed(rows: list[Row]) -> list[tuple[str, str]]:
+    """Peers that nothing was compared with; benchmarks of their own have the others."""
+    return missing(compared((PEERS, row) for row in rows), PEER_KEYS)
+
+
 def machine() -> dict[str, object]:
-    return {
-        "cpu": _cpu_name(),
-        "cores": os.cpu_count(),
-        "native": native.implementation(),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "load": os.getloadavg()[0],
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as info:
-            for line in info:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor()
+    load = os.getloadavg()[0]
+    return {**measured_with(), "native": native.implementation(), "load": load}
 
 
 def _show(name: str, rows: list[Row]) -> None:

@@ -1,10 +1,11 @@
 """Private diagnostics by a curator, in one thread.
 
-`dawa-65536`: both stages of DAWA over a grid of 2^16 cells in Hilbert's order; `seconds` is to be
-below 2. `projected-adult`: attributes of Adult (48,842 records, 14 of them) picked by PrivateKD and
-a thresholded histogram of four, from a table in memory whose values are coded already; `pandas`
-divides its time by what pandas takes to read the file, and `twice_n` the time with every record
-twice by this. Without the file, `projected-synthetic` has a table of its shape, and no `pandas`.
+`dawa-65536`: both stages of DAWA over a grid of 2^16 cells in Hilbert's order; `seconds` should be
+below 2. `projected-adult`: PrivateKD picks among the 14 attributes of Adult (48,842 records), and a
+thresholded histogram of four is made, from a table in memory that is already coded; `pandas` is the
+time divided by what pandas takes to read the file, and `twice_n` the time with every record twice
+divided by the time. Without the file, `projected-synthetic` has a table of the same shape, and no
+`pandas`.
 """
 
 import time
@@ -26,7 +27,7 @@ Table = NDArray[np.int64]
 SIDE = 256
 RECORDS = 48_842
 SIZES = (2, 9, 2, 16, 2, 7, 15, 6, 5, 2, 2, 2, 2, 42, 2)
-"""Values of Adult's attributes in two bins each, income last."""
+"""How many values Adult's attributes have, numbers in two bins, income last."""
 KEPT = 4
 
 
@@ -66,7 +67,7 @@ def _projected(records: int) -> Row:
 
 
 def _adult(path: Path) -> tuple[Table, float]:
-    """Coded, numbers in two bins; and how long pandas takes to read it."""
+    """Returns the coded table, numbers in two bins, and the time that pandas takes to read it."""
     import pandas
 
     read = seconds(lambda: pandas.read_csv(path))

@@ -1,7 +1,8 @@
-"""A private curve from many key-holding parties, beside the raw evaluation of the same keys.
+"""A private curve from many key-holding parties, compared with the raw evaluation of the same keys.
 
 The server's time is that of its release: counting on all keys at N thresholds, measuring, noise.
-`ratios.raw` divides it by a full-domain evaluation of as many keys for N leaves, in the same run.
+`ratios.raw` is this time divided by that of a full-domain evaluation of as many keys for N leaves,
+in the same run.
 """
 
 from fractions import Fraction
@@ -79,7 +80,7 @@ def _release_seconds(query: Query, submission: Message) -> float:
 
 
 def _raw_keys() -> Bytes:
-    """Of a domain that has just the thresholds, to be evaluated at all of them."""
+    """Keys of a domain that has just the thresholds, to be evaluated at all of them."""
     generator = np.random.default_rng(0)
     alphas = generator.integers(0, THRESHOLDS, PARTIES, dtype=np.uint64)
     randomness = generator.integers(0, 256, (PARTIES, dcf.RANDOMNESS_BYTES), dtype=np.uint8)

@@ -1,23 +1,23 @@
 """Function secret sharing: comparison keys over Z_2^64, native and twin, beside the AES limit.
 
-Every rate is the best of several runs on one thread, but for `cores-2`.
+Every rate is the best of several runs on one thread, except for `cores-2`.
 
 - gen: keys for both servers, from blocks of 4096 (2048 for the twin) alphas.
 - eval1: one threshold on 10⁵ stored keys (2·10⁴ for the twin), summed over keys.
 - eval1024: 1024 random thresholds on stored keys, summed; a point is one threshold on one key.
 - fulldomain: all 2^16 thresholds on stored keys, summed; a leaf is one threshold on one key.
 
-`aes-limit` is the share of the CPU's hash limit: hash calls that the algorithm cannot avoid for
-one unit, times units a second, divided by calls a second of a loop that does nothing but hash
-independent blocks in registers, on one core, with the widest AES instructions there are. The
-thresholds' trie decides how many calls are needed: one seed for each of its edges, one value for
-each node with a left child, and one for each terminal block touched. The twin is held against the
-same limit; without the native module there is no limit to measure, and no such ratio.
+`aes-limit` is the share of the CPU's hash limit: the hash calls that the algorithm cannot avoid for
+one unit, times units per second, divided by the calls per second of a loop that only hashes
+independent blocks in registers, on one core, with the widest AES instructions available. The trie
+of the thresholds determines how many calls are needed: one seed for each of its edges, one value
+for each node with a left child, and one for each terminal block touched. The twin is compared with
+the same limit; without the native module there is no limit to measure, and no such ratio.
 
-`sycret` is the rate divided by sycret's (LeFactory, 32-bit values, one thread) in the same run, for
-keys of 32 bits alone. It evaluates one threshold for a key, so its rate at one point is what it has
-for many points and for leaves as well. `cores-1` is the rate of two threads divided by that of one.
-Rows of keys that servers check are those of `verified`.
+`sycret` is our rate divided by sycret's (LeFactory, 32-bit values, one thread) in the same run, for
+keys of 32 bits only. It evaluates one threshold per key, so its rate at one point also stands for
+many points and for leaves. `cores-1` is the rate of two threads divided by that of one.
+Rows of keys that servers check come from `verified`.
 """
 
 import os
@@ -31,16 +31,17 @@ from tallyroom.fss import dcf, native
 from tallyroom.fss.ring import Z64, Bytes, Points
 from tallyroom.fss.storage import Segment, level_major
 from tallyroom.simulation.bench import verified
+from tallyroom.simulation.bench.peers.adapters import SYCRET
 from tallyroom.simulation.bench.row import Row, seconds
 
 _RING = Z64
 _SYCRET_BITS = 32
-# Pieces of work take some milliseconds and are repeated, so that the best one meets a quiet moment.
+# Pieces of work take some milliseconds and are repeated, so that the best one hits a quiet moment.
 _REPEATS = 40
 
 
 def rows() -> list[Row]:
-    """The whole benchmark; about half a minute."""
+    """Runs the whole benchmark, which takes about half a minute."""
     limit = _aes_limit()
     peer = _sycret_rates()
     found: list[Row] = []
@@ -83,7 +84,7 @@ def _rows_at(bits: int, suffix: str, limit: float | None, peer: dict[str, float]
             lambda: dcf.gen(alphas[:batch], bits, _RING, randomness[:batch], threads=1),
         )
     ]
-    # Half of the bits of this threshold are zero: the average cost of a threshold.
+    # Half of the bits of this threshold are zero, which is the average cost of a threshold.
     threshold = np.array([0x55555555 >> (32 - bits)], dtype=np.uint64)
     found.append(
         row("eval1", "keys/s", count, _calls(threshold, bits), _sum(stored, threshold, bits))
@@ -132,13 +133,13 @@ def _sum(stored: Segment, thresholds: Points, bits: int, threads: int = 1) -> Ca
 
 
 def _gen_calls(bits: int) -> int:
-    """Left, right and value for both servers at each level, then the terminal blocks."""
+    """Counts left, right and value for both servers at each level, then the terminal blocks."""
     form = dcf.shape(bits, _RING)
     return 6 * form.levels + 2 * -(-form.words * _RING.bytes // 16)
 
 
 def _calls(thresholds: Points, bits: int) -> int:
-    """Hash calls for one key at sorted distinct thresholds."""
+    """Counts hash calls for one key at sorted distinct thresholds."""
     form = dcf.shape(bits, _RING)
     calls = 0
     for level in range(form.levels):
@@ -149,7 +150,7 @@ def _calls(thresholds: Points, bits: int) -> int:
 
 
 def _aes_limit() -> dict[str, float] | None:
-    """Blocks a second by instruction set, or None without the native module."""
+    """Blocks per second by instruction set, or None without the native module."""
     best = native.instruction_set()
     if best is None:
         return None
@@ -162,17 +163,19 @@ def _aes_limit() -> dict[str, float] | None:
 
 
 def _sycret_rates() -> dict[str, float]:
-    try:
-        from sycret import LeFactory
-    except ImportError:
+    found = SYCRET.ask(str(_REPEATS))
+    if found is None:
         return {}
-    count = 1000
-    factory = LeFactory(n_threads=1)
-    keys, _ = factory.keygen(count)
-    points = np.zeros(count, dtype=np.int64)
-    gen = count / seconds(lambda: factory.keygen(count), _REPEATS)
-    point = count / seconds(lambda: factory.eval(0, points, keys, n_threads=1), _REPEATS)
-    return {"gen": gen, "eval1": point, "eval1024": point, "fulldomain": point}
+    point = found["eval"]
+    return {"gen": found["gen"], "eval1": point, "eval1024": point, "fulldomain": point}
+
+
+def peer_rows() -> list[Row]:
+    """Those that a peer does too, if it is there."""
+    peer = _sycret_rates()
+    suffix = "twin" if _aes_limit() is None else "native"
+    rows = _rows_at(_SYCRET_BITS, suffix, None, peer) if peer else []
+    return [row for row in rows if row.ratios]
 
 
 @contextmanager
@@ -193,7 +196,7 @@ def _points(count: int, bits: int, seed: int = 1) -> Points:
 
 
 def _randomness(count: int) -> Bytes:
-    """Keys of a benchmark guard nothing, so a seeded generator serves."""
+    """Keys of a benchmark protect nothing, so a seeded generator will do."""
     shape = (count, dcf.RANDOMNESS_BYTES)
     return np.random.default_rng(2).integers(0, 256, shape, dtype=np.uint8)
 

@@ -1,20 +1,21 @@
 """Garbled circuits and two-party sessions on the comparison x > y of 32 bits: 32 ANDs.
 
-- garble-100, evaluate-100: AND gates a second on one core, 100 instances a call on one link, best
-  of many calls. garble-1: one instance a call, what a call costs included.
+- garble-100, evaluate-100: AND gates per second on one core, 100 instances per call on one link,
+  best of many calls. garble-1: one instance per call, including the cost of a call.
 - cold-pair: two processes and a pipe, from nothing to shares of one comparison: base OTs, OT
-  extension, garbling, evaluation. `cpu_ms` is both processes' CPU time, best of some pairs;
-  `bytes` all that went over the pipe, both ways.
-- warm-pair: the same, with 10,000 comparisons on the link, a comparison's part of everything, the
-  link's opening included.
-- pairs-auc-10000: `auc` over 10,000 pairs of 5,000 records by the whole protocol, two parties as
-  processes with mutual TLS, noise on the total; half of the pairs are within one party. `seconds`
-  from the question to the answer, `bytes` those between parties, for a pair that two computed.
+  extension, garbling, evaluation. `cpu_ms` is both processes' CPU time, best of some pairs; `bytes`
+  is everything that went over the pipe, both ways.
+- warm-pair: the same with 10,000 comparisons on the link; figures are per comparison, and include
+  the opening of the link.
+- pairs-auc-10000: `auc` over 10,000 pairs of 5,000 records by the whole protocol, with two parties
+  as processes with mutual TLS and noise on the total; half of the pairs are within one party.
+  `seconds` are from the question to the answer, `bytes` are those between parties, per pair that
+  two parties computed.
 
 `aes-limit` is the share of the CPU's AES limit (see the fss benchmark): the hash takes two calls,
-garbling an AND four hashes, evaluating it two. `emp` is the rate divided by that of EMP, where a
-program for it is found: the one that the environment's EMP names, or `emp` on the path. It is run
-without arguments and must print two numbers, AND gates garbled and evaluated a second.
+garbling an AND takes four hashes, evaluating it takes two. `emp` is our rate divided by EMP's, if a
+program for it is found: the one that the environment variable EMP names, or `emp` on the path. It
+is run without arguments and must print two numbers, AND gates garbled and evaluated per second.
 """
 
 import multiprocessing
@@ -49,7 +50,7 @@ _GARBLE_CALLS, _EVALUATE_CALLS = 8, 4
 
 
 def rows() -> list[Row]:
-    """The whole benchmark; some seconds."""
+    """Runs the whole benchmark, which takes some seconds."""
     limit, peer = _aes_limit(), _emp_rates()
     found = []
     for instances in (100, 1):
@@ -131,7 +132,7 @@ def _pair(instances: int, pairs: int) -> tuple[float, int]:
             theirs_spent, shares = ours.recv()
             right = answer.shares ^ shares
             if not np.array_equal(right[0, :, 0], _values(x) > _values(_bits(instances, seed=2))):
-                raise AssertionError("a comparison came out wrong")
+                raise AssertionError("a comparison gave a wrong result")
             best = min(best, spent + theirs_spent)
     finally:
         ours.close()
@@ -155,7 +156,7 @@ def _evaluator(pipe: Connection, instances: int, pairs: int) -> None:
 
 
 def greater(bits: int) -> Circuit:
-    """x > y of the garbler's x: a borrow from the lowest bit on, c ← c ⊕ (x ⊕ c)(¬y ⊕ c)."""
+    """x > y for the garbler's x: a borrow from the lowest bit on, c ← c ⊕ (x ⊕ c)(¬y ⊕ c)."""
     gates: list[tuple[int, int, int]] = []
 
     def gate(kind: int, left: int, right: int) -> int:
@@ -194,7 +195,7 @@ def _row(data: bytes) -> Bytes:
 
 
 def _random(*shape: int) -> Bytes:
-    """Labels of a benchmark guard nothing, so a seeded generator serves."""
+    """Labels of a benchmark protect nothing, so a seeded generator will do."""
     return np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
 
 

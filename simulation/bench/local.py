@@ -1,16 +1,17 @@
-"""What a server of the local model does with reports, once they are there.
+"""The work of a server of the local model on reports that have arrived.
 
 `response`: reports of randomized response among 64 values in memory, counted and estimated; `sum`
-is the time that numpy takes to add the same bytes up, which is about what reading them takes. Of
-the other randomizers likewise, their questions included, with fewer reports.
+is the time that numpy takes to add up the same bytes, which is about the time to read them. The
+other randomizers are measured likewise, their questions included, with fewer reports.
 
-`auc`: two hierarchical histograms over 2^20 scores are walked, of records that share 16 scores: no
-node above one of them is discarded, so every level is looked at. `twice_n` divides the time with
-twice the records by this, `twice_depth` this by the time over 2^10 scores, `twice_both` the first
-by the last: 2, 2 and 4 where time is linear in n·log d. `auc-every` is the same of reports that
-have a bit for each level. `working_bytes` are those allocated beyond the reports.
+`auc`: walks two hierarchical histograms over 2^20 scores of records that share 16 scores: no node
+above one of them is discarded, so every level is visited. `twice_n` is the time with twice the
+records divided by this time, `twice_depth` is this time divided by that over 2^10 scores, and
+`twice_both` is the first divided by the last: 2, 2 and 4 if time is linear in n·log d. `auc-every`
+is the same for reports with a bit for each level. `working_bytes` are those allocated in addition
+to the reports.
 
-All of it is processor time, best of several turns in which every size is measured once.
+All times are processor times, best of several turns in which every size is measured once.
 """
 
 import time
@@ -28,7 +29,7 @@ from tallyroom.simulation.bench.row import Row
 
 REPORTS = 10_000_000
 FEWER = 1_000_000
-"""Reports of what takes more time each, and records of the trees with a bit about one level."""
+"""Number of reports for slower randomizers, and of records for trees with a bit about one level."""
 EVERY = 250_000
 VALUES = 64
 DEPTH = 20
@@ -47,7 +48,7 @@ def rows(reports: int = REPORTS, records: int = FEWER, every: int = EVERY) -> li
 
 
 def cpu_seconds(works: Sequence[Callable[[], object]]) -> list[float]:
-    """The best processor time of each, taken in turns: what slows the machine slows all alike."""
+    """The best processor time of each, taken in turns: a slow machine slows all of them alike."""
     best = [float("inf")] * len(works)
     for _ in range(TURNS):
         for index, work in enumerate(works):
@@ -66,7 +67,7 @@ def _oracle(name: str, reports: int) -> Row:
     rng = np.random.default_rng(0)
     questions = randomizer.questions(_drawn(rng, reports, randomizer.question_words))
     inputs = rng.integers(0, VALUES, reports)
-    if randomizer.words > 1:  # a few reports over and over: words by the bit take much memory
+    if randomizer.words > 1:  # a few reports repeated: words for each bit take much memory
         some = randomizer.reports(inputs[:1000], questions, _drawn(rng, 1000, randomizer.words))
         said = np.resize(some, (reports, randomizer.report_bytes))
     else:
@@ -84,7 +85,7 @@ def _one_level(depth: int) -> TreeResponse:
 
 
 def _every_level(depth: int) -> TreeResponse:
-    """At an ε where noise discards no more than it does above."""
+    """Uses an ε at which noise discards no more nodes than above."""
     return EveryLevel.spending(Fraction(8), Fraction(1, 10**6), depth, private_labels=False)
 
 

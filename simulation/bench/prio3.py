@@ -1,27 +1,24 @@
 """Prio3: a histogram of 1024 bins, sharded by a client and verified by one of two servers.
 
-Each report goes through `shard`, then through a server's `verify_init`, the combination of both
-servers' verifier shares and `verify_next`; `shard_ms` and `prepare_ms` are milliseconds of one
-thread for one report. `-batch` has a hundred reports in each call. The rate is reports a second
-through both steps.
+Each report passes `shard`, then a server's `verify_init`, the combination of both servers' verifier
+shares, and `verify_next`; `shard_ms` and `prepare_ms` are milliseconds of one thread per report.
+`-batch` has a hundred reports in each call. The rate is reports per second through both steps.
 
-`vdaf-reference` is the rate divided by that of the draft authors' own Python, on the same report
+`vdaf-reference` is our rate divided by that of the draft authors' own Python, on the same report
 size in the same run. It is measured if their package can be imported as `vdaf_poc`, which is not
 published: it is the folder `poc` of the draft's repository, and needs Python 3.12.
 
-`prio3-NxL` is a whole run of the aggregator in one process, N parties with a record each and a
+`prio3-NxL` is a whole run of the aggregator in one process, with N parties of one record each and a
 histogram of L bins: all parties, two servers and the coordinator. `ratios.linear` is its time
 divided by that of the smallest, scaled to its number of parties: 1 if time grows linearly.
 """
-
-import importlib
-from typing import Any
 
 import numpy as np
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
+from tallyroom.simulation.bench.peers.adapters import VDAF
 from tallyroom.simulation.bench.row import Row, seconds
 from tallyroom.simulation.federation import Federation
 
@@ -33,7 +30,7 @@ _SIZES, _BINS = (1000, 2000, 4000), 100
 
 
 def rows() -> list[Row]:
-    """The whole benchmark; some seconds."""
+    """Runs the whole benchmark, which takes some seconds."""
     reference = _reference()
     return [
         _row("prio3-histogram-1024", 1, reference),
@@ -73,7 +70,7 @@ def _row(name: str, reports: int, reference: dict[str, float]) -> Row:
 
 
 def _ours(reports: int) -> dict[str, float]:
-    """Milliseconds a report."""
+    """Milliseconds per report."""
     prio3 = prio3_histogram(_LENGTH, _CHUNK_LENGTH)
     generator = np.random.default_rng(1)
     measurements = generator.integers(0, _LENGTH, reports)
@@ -95,20 +92,11 @@ def _ours(reports: int) -> dict[str, float]:
 
 
 def _reference() -> dict[str, float]:
-    """The same of the reference, or nothing where it is not installed."""
-    try:
-        module: Any = importlib.import_module("vdaf_poc.vdaf_prio3")
-    except (ImportError, SyntaxError):
-        return {}
-    prio3 = module.Prio3Histogram(2, _LENGTH, _CHUNK_LENGTH)
-    nonce, rand = bytes(NONCE_BYTES), bytes(range(prio3.RAND_SIZE))
-    public, (leader, helper) = prio3.shard(_CTX, 5, nonce, rand)
-    _, helper_share = prio3.verify_init(_KEY, _CTX, 1, None, nonce, public, helper)
+    """The same figures of the reference, or nothing if it is not installed."""
+    return VDAF.ask(str(_LENGTH), str(_CHUNK_LENGTH)) or {}
 
-    def prepare() -> None:
-        state, share = prio3.verify_init(_KEY, _CTX, 0, None, nonce, public, leader)
-        message = prio3.verifier_shares_to_message(_CTX, None, [share, helper_share])
-        prio3.verify_next(_CTX, state, message)
 
-    shard = seconds(lambda: prio3.shard(_CTX, 5, nonce, rand))
-    return {"shard_ms": 1000 * shard, "prepare_ms": 1000 * seconds(prepare)}
+def peer_rows() -> list[Row]:
+    """One report at a time, beside the reference, if that is there."""
+    reference = _reference()
+    return [_row("prio3-histogram-1024", 1, reference)] if reference else []

@@ -1,4 +1,4 @@
-"""What a party costs when it is a process of its own."""
+"""The cost of a party that is a process of its own."""
 
 import time
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.records import Holdings
-from tallyroom.simulation.bench.proc import cpu_seconds_of_threads, proportional_bytes
 from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.proc import cpu_seconds_of_threads, proportional_bytes
 from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 
@@ -17,7 +17,7 @@ MOST_SECONDS = 300.0
 
 def rows() -> list[Row]:
     """Memory and CPU are read when every party has joined over TLS and none has been asked yet: the
-    work for a first question, with its connections to the servers, is not what it takes to start.
+    work for a first question, with its connections to the servers, is not part of starting.
     """
     ids = np.arange(PARTIES, dtype=np.uint32)
     holdings = Holdings(ids, np.arange(PARTIES), {"value": np.linspace(0, 1, PARTIES)})

@@ -1,8 +1,8 @@
-"""`tally bench all`: one page of what every benchmark was held against, as a table and a plot.
+"""`tally bench all`: one page with every ratio that the benchmarks measured, as a table and a plot.
 
-A ratio of a row is ours divided by the peer's, of rates or of times as its benchmark says. Here all
-of them are told one way: how many times better ours is, and for a limit, what share of it is
-reached. A peer that could not be run is named with the reason.
+A row's ratio is ours divided by the peer's, of rates or of times as its benchmark says. Here all
+ratios are stated one way: how many times better ours is, and for a limit, which share of it we
+reach. A peer that could not be run is named with the reason.
 """
 
 import csv
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tallyroom.simulation.bench.peers import adapters
+from tallyroom.simulation.bench.peers.adapters import BY_KEY
 from tallyroom.simulation.bench.row import Row
 
 
@@ -23,8 +25,8 @@ class RatioKind(StrEnum):
 
 @dataclass(frozen=True)
 class Peer:
-    """`key` is what rows call it; `inverse`, where their ratio is of times or errors: less is
-    better. `module` is what must be importable for it, `wanted` what else it takes."""
+    """`key` is the peer's name in rows; `inverse` is set if the ratio is of times or errors, where
+    less is better. `module` must be importable for it; `wanted` says what else it needs."""
 
     key: str
     name: str
@@ -42,12 +44,14 @@ PEERS = (
         "Flower SecAgg+ (masked sums)",
         RatioKind.SPEED,
         inverse=True,
-        wanted="FLOWER_PYTHON names no interpreter that has flwr",
+        wanted="FLOWER_PYTHON does not name an interpreter that has flwr",
     ),
     Peer("vdaf-reference", "the VDAF draft's Python (Prio3)", RatioKind.SPEED, module="vdaf_poc"),
-    Peer("emp", "EMP (garbling)", RatioKind.SPEED, wanted="no program `emp`, and EMP names none"),
+    Peer("emp", "EMP (garbling)", RatioKind.SPEED, wanted="no program `emp`, and EMP is not set"),
     Peer("mpyc", "MPyC (a sum of three parties)", RatioKind.SPEED, module="mpyc"),
+    Peer("mpyc-compare", "MPyC (comparisons of three parties)", RatioKind.SPEED, module="mpyc"),
     Peer("dp-accounting", "dp-accounting (composition)", RatioKind.SPEED, module="dp_accounting"),
+    Peer("pandas", "pandas (reading the file)", RatioKind.SPEED, inverse=True, module="pandas"),
     Peer("opendp-error", "OpenDP", RatioKind.ERROR, inverse=True, module="opendp.prelude"),
     Peer("diffprivlib-error", "diffprivlib", RatioKind.ERROR, inverse=True, module="diffprivlib"),
     Peer(
@@ -57,11 +61,12 @@ PEERS = (
         inverse=True,
         module="dp_accounting",
     ),
-    Peer("fedcurve", "fedcurve", RatioKind.ERROR, wanted="it is on no package index"),
+    Peer("fedcurve", "fedcurve", RatioKind.ERROR, wanted="it is not on a package index"),
     Peer("aes-limit", "the CPU's AES limit", RatioKind.LIMIT, wanted="no native module"),
     Peer("loopback", "one TCP connection on the loopback", RatioKind.LIMIT),
     Peer("curator", "a trusted curator over the same gRPC", RatioKind.LIMIT, inverse=True),
     Peer("raw", "evaluating the same keys and nothing else", RatioKind.LIMIT, inverse=True),
+    Peer("bare", "the same program without `tally meter`", RatioKind.LIMIT, inverse=True),
     Peer("sum", "adding up the same bytes", RatioKind.LIMIT, inverse=True),
 )
 KNOWN = {peer.key: peer for peer in PEERS}
@@ -87,8 +92,8 @@ class Compared:
 
 
 def compared(found: Iterable[tuple[str, Row]]) -> list[Compared]:
-    """What rows say of peers and limits, by kind and peer; how a row compares with others of ours
-    is left out, and so is the pure Python twin, which is there to be read."""
+    """Ratios to peers and limits, by kind and peer. Ratios to other rows of ours are left out, and
+    so is the pure Python twin, which exists to be read."""
     listed = [
         Compared(benchmark, row, KNOWN[key], ratio)
         for benchmark, row in found
@@ -99,13 +104,16 @@ def compared(found: Iterable[tuple[str, Row]]) -> list[Compared]:
     return sorted(listed, key=lambda each: places[each.peer.key])
 
 
-def missing(found: Sequence[Compared]) -> list[tuple[str, str]]:
-    """Peers that nothing was compared with, each with why."""
-    present = {each.peer.key for each in found}
-    return [(peer.name, _reason(peer)) for peer in PEERS if peer.key not in present]
+def missing(found: Sequence[Compared], among: Iterable[str] | None = None) -> list[tuple[str, str]]:
+    """Lists peers without any ratio, with the reason; `among` names those to look for."""
+    wanted = {peer.key for peer in PEERS} if among is None else set(among)
+    wanted -= {each.peer.key for each in found}
+    return [(peer.name, _reason(peer)) for peer in PEERS if peer.key in wanted]
 
 
 def _reason(peer: Peer) -> str:
+    if peer.key in BY_KEY:
+        return adapters.missing(BY_KEY[peer.key]) or "its benchmark gave no ratio"
     if peer.module:
         try:
             importlib.import_module(peer.module)
@@ -117,7 +125,7 @@ def _reason(peer: Peer) -> str:
 def write_page(
     found: Sequence[Compared], machine: dict[str, object], failed: Sequence[str], folder: Path
 ) -> list[Path]:
-    """`ratios.csv`, `ratios.md` and `ratios.png`, which is left out if there is nothing in it."""
+    """Writes `ratios.csv`, `ratios.md` and, unless it would be empty, `ratios.png`."""
     folder.mkdir(parents=True, exist_ok=True)
     table, page, plot = (folder / f"ratios.{end}" for end in ("csv", "md", "png"))
     with table.open("w", newline="") as file:
@@ -155,7 +163,7 @@ COLOURS = {RatioKind.SPEED: "tab:blue", RatioKind.ERROR: "tab:orange", RatioKind
 
 
 def _draw(found: Sequence[Compared], path: Path) -> None:
-    """A point for each ratio, by peer, on one logarithmic axis; 1 is equal."""
+    """Draws a point per ratio, by peer, on one logarithmic axis; 1 is equal."""
     from matplotlib.figure import Figure
 
     peers = list(dict.fromkeys(each.peer for each in found))

@@ -1,4 +1,4 @@
-"""One line of a benchmark: a rate, and its ratios to peers or limits measured in the same run."""
+"""One row of a benchmark: a rate, and its ratios to peers or limits measured in the same run."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """`ratios` maps what was compared with to ours divided by it; `details` are further figures."""
+    """`ratios` maps each peer or limit to ours divided by it; `details` are further figures."""
 
     name: str
     rate: float
@@ -26,7 +26,7 @@ class Row:
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """The best wall time of `repeats` calls: the noise of a shared machine only ever adds."""
+    """The best wall time of `repeats` calls: noise on a shared machine only adds time."""
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()

@@ -1,8 +1,8 @@
 """A million parties: how long a question takes, and how much memory a server and a host need.
 
-Over gRPC with mutual TLS between processes, the parties dealt to a few hosts. `server_mb` and
-`host_mb` are the largest peak of any server and any host; `cpu_seconds` are those of all processes
-for the question, which on a busy machine says more than `seconds` does.
+It runs over gRPC with mutual TLS between processes, with the parties on a few hosts. `server_mb`
+and `host_mb` are the largest peak of any server and any host; `cpu_seconds` are those of all
+processes for the question, which on a busy machine says more than `seconds` does.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from tallyroom.parties.data import Dataset
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.simulation.bench.proc import cpu_seconds, peak_bytes
 from tallyroom.simulation.bench.row import Row
 from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.proc import cpu_seconds, peak_bytes
 from tallyroom.simulation.runtimes.processes import Processes
 
 PARTIES = 1_000_000
@@ -51,7 +51,7 @@ def _scored(parties: int) -> Dataset:
 
 
 def _row(name: str, aggregator: str, statistic: Statistic | str, data: Dataset) -> Row:
-    """From the question to the answer; starting and enrolling processes is not in it."""
+    """Measures from the question to the answer, without starting and enrolling processes."""
     parties = len(next(iter(data.columns.values())))
     with Federation(
         parties=parties, aggregator=aggregator, runtime="processes", data=data

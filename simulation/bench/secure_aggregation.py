@@ -1,15 +1,15 @@
 """Masked sums with one server: 100 parties, 1024 elements of 64 bits, all roles in one process.
 
 `cpu_s` is the CPU time of all parties, the server and the coordinator together, from the first key
-to the sum; `upload_bytes` is what one party sends, headers included. `drop33`: a third of the
-parties leave after they have dealt their shares, which is the dearest moment. `sparse`: 20
-neighbours each.
+to the sum; `upload_bytes` is what one party sends, including headers. In `drop33`, a third of the
+parties leave after they have dealt their shares, which is the most expensive moment. In `sparse`,
+each party has 20 neighbours.
 
-Parties are computed in one block, in which the two ends of a pair agree once; `apart_cpu_s`
-is the same with every party in a block of its own, as in a deployment, agreeing for itself.
+Parties are computed in one block, in which the two ends of a pair agree once; `apart_cpu_s` is the
+same with every party in a block of its own, agreeing for itself as in a deployment.
 
 `ratios.flower` is ours, apart, divided by the CPU time of Flower's SecAgg+ for the same sparse sum
-in the same run (`simulation.bench.flower`), where there is one. On the full graph Flower
+in the same run (`simulation.bench.peers.flower_sum`), if Flower is there. On the full graph Flower
 takes many minutes, and is not run.
 """
 
@@ -25,7 +25,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase
-from tallyroom.simulation.bench import flower
+from tallyroom.simulation.bench.peers.adapters import FLOWER
 from tallyroom.simulation.bench.row import Row
 
 PARTIES = 100
@@ -47,8 +47,9 @@ def rows() -> list[Row]:
     sparse = _best(str(NEIGHBOURS), 0)
     ratios = {}
     shares = NEIGHBOURS + 1
-    if (peer := flower.cpu_seconds(PARTIES, LENGTH, shares, 2 * shares // 3 + 1)) is not None:
-        ratios["flower"] = sparse.apart_cpu_seconds / peer
+    asked = (PARTIES, LENGTH, shares, 2 * shares // 3 + 1)
+    if (peer := FLOWER.ask(*map(str, asked))) is not None:
+        ratios["flower"] = sparse.apart_cpu_seconds / peer["cpu_seconds"]
     return [
         _row(f"masking-{PARTIES}x{LENGTH}-drop{DROPPED}", full, {}),
         _row(f"masking-sparse-{PARTIES}x{LENGTH}", sparse, ratios),
@@ -70,13 +71,13 @@ def _best(neighbours: str, dropped: int) -> Cost:
         for blocks in (1, PARTIES)
     )
     uploads = {upload for _, upload in together + apart}
-    assert len(uploads) == 1, "a block is billed as its parties one by one"
+    assert len(uploads) == 1, "a block is billed as its parties would be one by one"
     return Cost(min(together)[0], min(apart)[0], uploads.pop())
 
 
 def _masked_sum(neighbours: str, dropped: int, blocks: int) -> tuple[float, int]:
-    """CPU seconds of one sum, which is checked, and what the last party sent. The first parties
-    leave before they submit."""
+    """Returns the CPU seconds of one sum, whose result is checked, and the bytes that the last
+    party sent. The first `dropped` parties leave before they submit."""
     last = PARTIES - 1
     vectors = np.random.default_rng(1).integers(0, 2**64, (PARTIES, LENGTH), dtype=np.uint64)
 
@@ -106,4 +107,4 @@ def _masked_sum(neighbours: str, dropped: int, blocks: int) -> tuple[float, int]
     seconds = time.process_time() - begin
     assert exchange.total is not None
     assert np.array_equal(exchange.total.vector, vectors[dropped:].sum(axis=0, dtype=np.uint64))
-    return seconds, sum(m.charge for m in exchange.sent if last in m.senders)
+    return seconds, sum(m.charge for m in exchange.sent_by_parties if last in m.senders)

@@ -19,7 +19,7 @@ LARGE, LARGE_BASE = 2**18, 2**14
 
 
 def noisy_curve(points: int, epsilon: float = 1.0, rate: float = 3.0) -> NDArray[np.float64]:
-    """Synthetic, hence drawn from a generator that is not for real data."""
+    """Synthetic data, hence drawn from a generator that would not do for real data."""
     rng = np.random.default_rng(points)
     tree = Tree(points)
     counts = np.cumsum(rng.poisson(rate, points))
@@ -76,6 +76,6 @@ def _best_of_both(
     rounds: int,
     repeats: tuple[int, int],
 ) -> tuple[float, float]:
-    """Best times, taken in turns: a load on the machine that comes and goes meets both."""
+    """Best times, taken in turns, so that a passing load on the machine hits both."""
     times = [(seconds(work, repeats[0]), seconds(other, repeats[1])) for _ in range(rounds)]
     return min(time for time, _ in times), min(time for _, time in times)

@@ -1,8 +1,9 @@
-"""What two servers compute together: noise, choices, pairs of records.
+"""The cost of what two servers compute together: noise, choices, pairs of records.
 
-`cpu_s` is that of both servers, transport left out, and `online_share` how much of it comes after
-the data is there. `mb` is what went between the servers. Real servers, in one process for the first
-three; pairs go over gRPC with mutual TLS between processes, and are timed from the last submission.
+`cpu_s` is the CPU time of both servers without transport, and `online_share` the part of it after
+the data has arrived. `mb` is the traffic between the servers. Servers are real, in one process for
+the first three; pairs run over gRPC with mutual TLS between processes, timed from the last
+submission.
 """
 
 import numpy as np
@@ -27,12 +28,12 @@ def rows(noises: int = NOISES, parties: int = PARTIES, pairs: int = PAIRS) -> li
         _in_one_process(f"joint-{noises}", Histogram(bins=noises), noises),
         _in_one_process(f"noisy-max-{noises}", Mode(bins=noises), noises),
         _in_one_process(f"first-above-{noises}", _search(noises), noises),
-        _pairs(parties, pairs),
+        pairs_between_servers(parties, pairs),
     ]
 
 
 def _search(noises: int) -> Statistic:
-    """One noise is the threshold's."""
+    """One of the noises is the threshold's."""
     return FirstAboveThreshold(bins=noises - 1, threshold=50)
 
 
@@ -51,8 +52,8 @@ def _in_one_process(name: str, statistic: Statistic, noises: int) -> Row:
     return Row(name, noises / spent, "noises/CPU s", details=details)
 
 
-def _pairs(parties: int, pairs: int) -> Row:
-    """One record of each party, each in so many pairs that they make `pairs`."""
+def pairs_between_servers(parties: int, pairs: int) -> Row:
+    """One record per party, each in as many pairs as make `pairs` in all."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, parties).astype(np.float64)
     columns = {"score": random.random(parties), "label": labels}

@@ -1,12 +1,13 @@
-"""Keys that servers check, beside keys that they do not.
+"""Keys that servers check, compared with keys that they do not check.
 
 - verified-gen: keys for both servers, from blocks of 4096 alphas, on one thread.
-- verified-curve: a server's work on a curve of N thresholds, from the word whose keys to check to
-  its noisy share: evaluation, prints, digest, comparison, noise. The other server is honest.
+- verified-curve: a server's work on a curve of N thresholds, from the message that names the keys
+  to check to its noisy share: evaluation, prints, digest, comparison, noise. The other server is
+  honest.
 
-`unverified` divides the time by that of keys that are not checked, in turns with it: `gen`, and the
-release of the same curve. `details.close_seconds` of the curve is what comes before, with the last
-submission, and is not in it: taking it in, and looking for keys that came twice.
+`unverified` is the time divided by that of unchecked keys, measured in turns: `gen`, and the
+release of the same curve. The curve's `details.close_seconds` is not included: it is the work
+before, with the last submission, of storing it and looking for keys that came twice.
 """
 
 from dataclasses import replace
@@ -46,7 +47,7 @@ def gen_row(limit: float, repeats: int) -> Row:
     for _ in range(repeats):
         ours = min(ours, seconds(lambda: keys.gen(alphas, randomness, threads=1), 1))
         plain = min(plain, seconds(lambda: dcf.gen(alphas, BITS, Z64, randomness, threads=1), 1))
-    # Children of both servers at every level; value and proof of both from the second on.
+    # Children of both servers at every level; value and proof of both from the second level on.
     calls = 2 * BITS + 4 * (BITS - 1)
     ratios = {"unverified": ours / plain, "aes-limit": BATCH / ours * calls / limit}
     details: dict[str, float] = {"hash_calls": calls, "key_bytes": keys.key_bytes}
@@ -103,14 +104,14 @@ def _server(query: Query, index: int) -> Machine:
 
 
 def _between(server: Machine, message: Message) -> list[Message]:
-    """What a server says to the other one about a message."""
+    """A server's messages to the other one in reply to a message."""
     step = server.receive(message)
     assert isinstance(step, Continue), step
     return [said for said in step.messages if said.between_servers]
 
 
 def _digest_of(other: Machine, query: Query, submission: Message) -> Message:
-    """What the other server, which has all keys, says to a check of all."""
+    """The reply of the other server, which has all keys, to a check of all of them."""
     (contribution,) = _between(_server(query, 0), submission)
     _between(other, contribution)
     (digest,) = _between(other, _of_everyone(query, Phase.VERIFY))

@@ -1,4 +1,4 @@
-"""`tally ask`: a question as JSON in, the coordinator's events as JSON lines out.
+"""`tally ask`: takes a question as JSON and prints the coordinator's events as JSON lines.
 
 For programs that reach a coordinator only through a process beside it, as the docker runtime does.
 """
@@ -20,9 +20,11 @@ commands = typer.Typer()
 def put_question(
     question: Annotated[str, typer.Argument(help="A question, as JSON.")],
     coordinator: Annotated[str, typer.Option(envvar="TALLY_COORDINATOR", help="host:port")],
-    identity: Annotated[Path, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's.")],
+    identity: Annotated[
+        Path, typer.Option(envvar="TALLY_IDENTITY", help="The folder of the analyst's identity.")
+    ],
 ) -> None:
-    """Put a question to a coordinator and print what it says, one JSON object a line."""
+    """Put a question to a coordinator and print its events, one JSON object per line."""
     from google.protobuf.json_format import MessageToJson
 
     encoded = Question.decode(question).encode()

@@ -19,10 +19,9 @@ from tallyroom.protocols import registry
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.statistics import statistic_named, statistics
-from tallyroom.protocols.statistics.bounded import Bounded
-from tallyroom.protocols.statistics.pilots import Piloted
-from tallyroom.protocols.statistics.ranged import Ranged
-from tallyroom.protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
+from tallyroom.protocols.statistics.bounded import Clipped
+from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.studies.contract import BOUNDS_METHODS, BOUNDS_SHARE
 from tallyroom.simulation.command.common import GROUPS, parameters_of
 from tallyroom.simulation.command.light import LightGroup, read_lightly
 
@@ -185,7 +184,7 @@ def _kind_of(annotation: Any) -> Any:
 def _may_find_bounds(kind: Any) -> bool:
     """Whether it is a statistic of columns that need bounds."""
 
-    return isinstance(kind, type) and issubclass(kind, Bounded | Ranged)
+    return isinstance(kind, type) and issubclass(kind, Clipped)
 
 
 def _schema_parameter(group: str) -> inspect.Parameter:
@@ -207,15 +206,15 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
     )
     share = typer.Option(
         "--bounds-share",
-        help=f"The share of ε that finds private bounds. [default: {DEFAULT_SHARE}]",
+        help=f"The share of ε that finds private bounds. [default: {BOUNDS_SHARE}]",
         rich_help_panel=group,
     )
     method = typer.Option(
         "--bounds-by",
         help="How private bounds are found: from noisy counts, or by two servers that show "
-        f"nothing but an index. [default: {METHODS[0]}]",
+        f"nothing but an index. [default: {BOUNDS_METHODS[0]}]",
         rich_help_panel=group,
-        metavar=f"[{'|'.join(METHODS)}]",
+        metavar=f"[{'|'.join(BOUNDS_METHODS)}]",
     )
     return [
         _keyword(_BOUNDS, Annotated[str | None, bounds]),
@@ -230,13 +229,13 @@ def _finding_bounds(
     """What share of ε finds them, None where they are given, and how."""
 
     look_up("bounds", bounds or "given", dict.fromkeys(BOUNDS))
-    look_up("bounds-by", method or METHODS[0], dict.fromkeys(METHODS))
+    look_up("bounds-by", method or BOUNDS_METHODS[0], dict.fromkeys(BOUNDS_METHODS))
     if bounds == "private":
-        return DEFAULT_SHARE if share is None else share, method or METHODS[0]
+        return BOUNDS_SHARE if share is None else share, method or BOUNDS_METHODS[0]
     for flag, given in (("--bounds-share", share), ("--bounds-by", method)):
         if given is not None:
             raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
-    return None, METHODS[0]
+    return None, BOUNDS_METHODS[0]
 
 
 def _keyword(name: str, annotation: Any) -> inspect.Parameter:
@@ -260,7 +259,8 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     metavar = None if option.kind is bool else f"<{option.kind.__name__}>"
     if option.choices:
         metavar = f"[{'|'.join(option.choices)}]"
-    shown = typer.Option(flag, help=help, rich_help_panel=group, metavar=metavar)
+    flags = (flag, f"--{option.former}") if option.former else (flag,)
+    shown = typer.Option(*flags, help=help, rich_help_panel=group, metavar=metavar)
     kind: Any = list[option.kind] if option.multiple else option.kind
     return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
 

@@ -1,4 +1,4 @@
-"""`tally list`: what there is to choose from, in words."""
+"""`tally list`: everything that can be chosen, with a line on each."""
 
 import ast
 import json
@@ -12,6 +12,7 @@ import typer
 from tallyroom.fss import native
 from tallyroom.parties.data import BUNDLED, load
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.noise_law import noise_laws
 from tallyroom.protocols.statistics import offered
 from tallyroom.protocols.studies import studies
 from tallyroom.simulation.bench.command import BENCHMARKS
@@ -33,13 +34,17 @@ def _runtimes() -> dict[str, str]:
     return {name: kind.summary for name, kind in runtimes().items()}
 
 
+def _noise_laws() -> dict[str, str]:
+    return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in noise_laws().items()}
+
+
 def _networks() -> dict[str, str]:
     return {"none": "the network as it is", **SUMMARIES}
 
 
 def _figures() -> dict[str, str]:
     from tallyroom.simulation.reproduce.registry import (
-        FIGURES,  # draws in matplotlib, slow to import
+        FIGURES,  # imports matplotlib, which is slow to load
     )
 
     return {name: figure.claim for name, figure in FIGURES.items()}
@@ -50,7 +55,7 @@ def _benchmarks() -> dict[str, str]:
 
 
 def summary_of_module(name: str) -> str:
-    """The first line of its documentation, without running it."""
+    """Reads the first line of a module's docstring without importing the module."""
     spec = find_spec(name)
     source = "" if spec is None or spec.origin is None else Path(spec.origin).read_text("utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
@@ -70,7 +75,7 @@ def _data() -> dict[str, dict[str, object]]:
 
 
 def show_data(rows: Mapping[str, Any]) -> None:
-    """Each set with its columns and their public bounds."""
+    """Lists each data set with its columns and their public bounds."""
     for name, row in rows.items():
         print(f"{name}: {row['summary']} {row['records']:,} records.")
         columns = row["columns"]
@@ -85,10 +90,26 @@ def show_data(rows: Mapping[str, Any]) -> None:
     print("categories=A,B or @FILE, order=LOW,HIGH")
 
 
+def _lists() -> dict[str, str]:
+    return {
+        "aggregators": "who must be trusted, and what each aggregator costs",
+        "statistics": "what `tally run` can ask",
+        "studies": "several questions in one, also asked with `tally run`",
+        "noise-laws": "laws of noise that --noise-law takes",
+        "data": "bundled data sets, and how to name your own",
+        "runtimes": "where parties and servers run",
+        "networks": "networks that --network emulates",
+        "figures": "figures of papers for `tally reproduce`",
+        "benchmarks": "measurements for `tally bench`",
+    }
+
+
 CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
+    "lists": _lists,
     "aggregators": promises,
     "statistics": _statistics,
     "studies": _studies,
+    "noise-laws": _noise_laws,
     "runtimes": _runtimes,
     "networks": _networks,
     "figures": _figures,
@@ -109,12 +130,13 @@ def list_things(
     what: Annotated[
         str,
         typer.Argument(
-            help="aggregators, statistics, studies, data, runtimes, networks, figures, benchmarks."
+            help="aggregators, statistics, studies, noise-laws, data, runtimes, networks, figures, "
+            "benchmarks."
         ),
-    ],
+    ] = "lists",
     as_json: Json = False,
 ) -> None:
-    """What there is to choose from."""
+    """List what can be chosen: aggregators, statistics, data and so on."""
     rows = look_up("list", what, CATALOGUES)()
     if as_json:
         print(json.dumps({"schema": 1, what: rows}))

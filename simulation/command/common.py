@@ -82,7 +82,8 @@ class SimulationOptions:
         list[str] | None,
         option(
             MISBEHAVIOUR,
-            "A party that cheats, as 3:out-of-range or 3:malformed; repeat for more.",
+            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; repeat "
+            "for more.",
             metavar="<party:kind>",
         ),
     ] = None
@@ -102,6 +103,9 @@ class QuestionOptions:
             "total, per-pair.",
         ),
     ] = None
+    noise_law: Annotated[
+        str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
+    ] = "laplace"
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
@@ -113,6 +117,15 @@ class QuestionOptions:
         int | None, option(FEDERATION, "Least number of parties in the answer; all, if left out.")
     ] = None
     deadline: Annotated[float, option(FEDERATION, "Seconds to wait for parties.")] = 30.0
+    interval: Annotated[
+        str,
+        option(
+            OUTPUT,
+            "What ± covers: noise, about these records; or population, with the sampling of the "
+            "records added.",
+            metavar="<noise|population>",
+        ),
+    ] = "noise"
     out: Annotated[
         Path | None, option(OUTPUT, "Folder for the result, its plots and a report.")
     ] = None
@@ -126,22 +139,26 @@ class Asking(TypedDict):
 
     epsilon: str
     noise: str | None
+    noise_law: str
     unit: str
     min_parties: int | None
     deadline: float
     delta: float
     fresh: bool
+    interval: str
 
 
 def asking(options: QuestionOptions) -> Asking:
     return {
         "epsilon": options.epsilon,
         "noise": options.noise,
+        "noise_law": options.noise_law,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,
         "delta": options.delta,
         "fresh": options.fresh,
+        "interval": options.interval,
     }
 
 
@@ -152,6 +169,11 @@ class CompareOptions(QuestionOptions, SimulationOptions):
     repeat: Annotated[
         int, option(OUTPUT, "Ask so many times, and tell the mean error and its spread.")
     ] = 1
+
+    beside: Annotated[
+        list[Path] | None,
+        option(OUTPUT, "result.json of `tally meter`, to stand in the same table; repeat."),
+    ] = None
 
     aggregator: Annotated[
         list[str] | None,

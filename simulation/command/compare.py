@@ -1,10 +1,12 @@
-"""`tally compare`: several aggregators, one question, one table."""
+"""`tally compare`: one question put to several aggregators, in one table."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.compared_programs import ComparedProgram
 from tallyroom.simulation.comparison import HEADS, LEGEND, compare
 from tallyroom.simulation.reports.terminal import show_table
 from tallyroom.simulation.result import Result
@@ -17,18 +19,19 @@ def compare_aggregators(
     out: Path | None,
     as_json: bool,
     repeat: int = 1,
+    beside: Sequence[ComparedProgram] = (),
 ) -> None:
-    """Prints what came of each; aggregators that could not answer are named with the reason."""
-    comparison = compare(statistic, specs, answer, repeat)
+    """Prints one row per aggregator, and the reason for those that could not answer."""
+    comparison = replace(compare(statistic, specs, answer, repeat), programs=tuple(beside))
     for note in comparison.notes():
         warn(note)
     written = comparison.write(out) if out is not None else []
     if as_json:
         print(json.dumps(comparison.as_json(), allow_nan=False))
         return
-    show_table(HEADS, [row.cells() for row in comparison.rows])
+    show_table(HEADS, [row.cells() for row in comparison.everything])
     print(f"\n{LEGEND}\n")
-    for row in comparison.rows:
+    for row in comparison.everything:
         print(f"{row.aggregator}: {row.behaviour}")
     for spec, reason in comparison.unable:
         print(f"{spec} could not answer: {reason}")

@@ -1,11 +1,11 @@
-"""`tally coordinator` and `tally enrolment`, until they are stopped."""
+"""`tally coordinator` and `tally enrolment`: run these processes until they are stopped."""
 
 from typing import Annotated
 
 import typer
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.coordinator import MAX_RECORDS_EACH
 from tallyroom.servers.coordinator_process import run_coordinator
@@ -48,7 +48,10 @@ def coordinator(
     ],
     listen: Listen = "127.0.0.1:7100",
     enrolment: Annotated[
-        str, typer.Option(help="host:port where parties enrol, if the identity has an authority.")
+        str,
+        typer.Option(
+            help="host:port where parties enrol, if the identity has the party authority."
+        ),
     ] = "127.0.0.1:7099",
     lifetime: Lifetime = 30.0,
     store: Store = None,
@@ -56,7 +59,7 @@ def coordinator(
     cap_delta: CapDelta = DEFAULT_CAP_DELTA,
     composition: Composes = Composition.SUM,
     max_records_per_party: Annotated[
-        int | None, typer.Option(help="Parties that claim more may not join.", min=1)
+        int | None, typer.Option(help="The most records that a party may hold.", min=1)
     ] = None,
     insecure: Insecure = False,
     metrics: MetricsAt = None,
@@ -104,7 +107,7 @@ def enrolment(
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Enrol parties until it is stopped. For a federation whose coordinator must not."""
+    """Enrol parties until stopped: for a federation whose coordinator must not enrol them."""
 
     credentials = member_of(identity, Role.REGISTRAR)
     configure_logs("registrar", log_format, log_level)

@@ -17,17 +17,17 @@ from tallyroom.servers.federation_folder import (
 from tallyroom.servers.federation_folder import revoke as revoke_party
 
 commands = typer.Typer(
-    name="enrol", help="Make a federation, and say who is in it.", no_args_is_help=True
+    name="enrol", help="Make a federation and manage who belongs to it.", no_args_is_help=True
 )
 
 Folder = Annotated[Path, typer.Argument(help="The federation's folder.")]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", help="MEMBER=HOST: a further name in one member's certificate; repeat."),
+    typer.Option("--host", help="MEMBER=HOST: adds a name to a member's certificate; repeatable."),
 ]
 Tokens = Annotated[
     Path | None,
-    typer.Option(help="Folder for tokens that replicas claim, instead of printing them."),
+    typer.Option(help="Write the tokens to this folder, for replicas to claim; prints none."),
 ]
 
 
@@ -41,12 +41,12 @@ def create(
     registrar: Annotated[
         bool,
         typer.Option(
-            "--registrar", help="Parties enrol at a process of its own, not at the coordinator."
+            "--registrar", help="Enrol parties in a separate process, not at the coordinator."
         ),
     ] = False,
-    keep: Annotated[bool, typer.Option(help="Leave a federation that is there as it is.")] = False,
+    keep: Annotated[bool, typer.Option(help="Keep a federation that already exists.")] = False,
 ) -> None:
-    """Make a federation: authorities, identities of its members, a token for each party."""
+    """Make a federation: its authorities, its members' identities, and a token for each party."""
 
     if keep and (folder / "authority" / "key.pem").exists():
         return
@@ -62,7 +62,8 @@ def token(
     party: Annotated[str, typer.Argument(help="party-0, party-1 …")],
     tokens: Tokens = None,
 ) -> None:
-    """A new token for a party; its unused one is void, its old certificate ends when it enrols."""
+    """Make a new token for a party. Its unused token is void; its old certificate is revoked when
+    it enrols."""
 
     if tokens is not None:
         _make_token_folder(tokens)
@@ -85,17 +86,18 @@ def renew(
     member: Annotated[str, typer.Argument(help="coordinator, analyst, server-0 …")],
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="A further name in its certificate; repeat."),
+        typer.Option("--host", help="Adds a name to its certificate; repeatable."),
     ] = None,
 ) -> None:
-    """A new key and certificate for a member that is not a party; parties renew by themselves."""
+    """Make a new key and certificate for a member that is not a party; parties renew by
+    themselves."""
 
     print(renew_member(folder, member, tuple(host or ())))
 
 
 @commands.command("list")
 def list_parties(folder: Folder) -> None:
-    """What is known of each party."""
+    """List the parties and whether each is invited, enrolled or revoked."""
 
     registry = open_registry(folder)
     for party, state in registry.parties().items():
@@ -111,7 +113,7 @@ def _make_token_folder(folder: Path) -> None:
 
 
 def _hand_out(tokens: list["Token"], folder: Path | None) -> None:
-    """Shows each token this once; only hashes are kept."""
+    """Shows each token this one time; only its hash is kept."""
 
     for token in tokens:
         if folder is None:

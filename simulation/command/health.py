@@ -1,4 +1,4 @@
-"""`tally health`: whether a process serves."""
+"""`tally health`: checks whether a process is serving."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +14,12 @@ commands = typer.Typer()
 def health(
     target: Annotated[str, typer.Argument(help="host:port")],
     identity: Annotated[
-        Path | None, typer.Option(help="Whose certificate to show; TCP alone if left out.")
+        Path | None, typer.Option(help="The identity to show; if left out, only TCP is checked.")
     ] = None,
     expect: Annotated[
-        str | None, typer.Option(help="Who must answer; the identity itself if left out.")
+        str | None, typer.Option(help="The member that must answer; by default the identity's own.")
     ] = None,
 ) -> None:
-    """Ask a process whether it serves: exit code 0 if so, 3 if not."""
+    """Check whether a process is serving: exit code 0 if it is, 3 if not."""
 
     check_health(target, identity, expect)

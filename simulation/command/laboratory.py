@@ -1,6 +1,6 @@
 """`tally demo`, `tally bench` and `tally reproduce`.
 
-Each loads what it needs when it is asked for: figures draw in matplotlib, which is slow to load.
+Each imports what it needs on demand: figures need matplotlib, which is slow to load.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ commands = typer.Typer()
 
 @commands.command()
 def demo() -> None:
-    """A guided run on bundled data; a minute at most."""
+    """Run a guided tour on bundled data; a minute at most."""
     from tallyroom.simulation.demo import guided_run
 
     guided_run()
@@ -24,11 +24,11 @@ def demo() -> None:
 
 @commands.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="A benchmark, or all.")],
+    name: Annotated[str, typer.Argument(help="The name of a benchmark, or all.")],
     out: Annotated[Path, typer.Option(help="Folder for the page of `all`.")] = Path("bench"),
     as_json: Json = False,
 ) -> None:
-    """Measure beside peers and the limits of the hardware."""
+    """Measure performance, compared with peers and with the limits of the hardware."""
     from tallyroom.simulation.bench.command import run_benchmarks
 
     run_benchmarks(name, as_json, out)
@@ -36,20 +36,23 @@ def bench(
 
 @commands.command()
 def reproduce(
-    figures: Annotated[list[str], typer.Argument(help="See `tally list figures`; or all.")],
-    out: Annotated[Path | None, typer.Option(help="Folder; reproduce/FIGURE if left out.")] = None,
+    figures: Annotated[list[str], typer.Argument(help="Names from `tally list figures`, or all.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results. [default: reproduce/FIGURE]")
+    ] = None,
     small: Annotated[
         bool | None,
         typer.Option(
             "--small/--full",
-            help="Seconds, which prove little, or the paper's sizes. [default: small for all]",
+            help="small takes seconds and proves little; full has the paper's sizes. "
+            "[default: small for all]",
         ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per figure.")
     ] = False,
 ) -> None:
-    """Reproduce figures of papers. Each gets a verdict on its claim; `all` makes a page of them."""
+    """Reproduce figures of papers, with a verdict on each claim; `all` also writes a gallery."""
     from tallyroom.simulation.reproduce import command
     from tallyroom.simulation.reproduce.contract import Scale
 

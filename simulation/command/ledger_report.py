@@ -1,18 +1,17 @@
-"""`tally ledger`: every spend of a keeper, the plain sums, and the tighter total beside them."""
+"""`tally ledger`: every spend in a ledger, the plain sums, and a tighter total."""
 
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA
-from tallyroom.protocols.privacy.ledger import Totals
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Totals
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.simulation.command.common import Json
 from tallyroom.storage.ledger import Ledger
 
@@ -21,7 +20,7 @@ FILE = "ledger.sqlite"
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """`tight` is the ε of everything at a total of `delta`, by optimal composition."""
+    """`tight` is the ε of all spends at a total of `delta`, by optimal composition."""
 
     rows: list[tuple[str, str, str, float, str]]
     totals: Totals
@@ -29,30 +28,39 @@ class LedgerReport:
     tight: float
 
     def as_json(self) -> dict[str, object]:
-        names = ("receipt", "data", "epsilon", "delta", "written")
+        noisy = self.totals.noisy
         return {
             "schema": 1,
-            "spent": _plain(self.totals.in_all),
-            "spent_with_noise": float(self.totals.epsilon),
-            "delta": float(self.totals.delta),
+            "spent": _plain(self.totals.epsilon(self.delta)),
+            "spent_with_noise": _plain(Totals(noisy, 0).epsilon(self.delta)),
+            **({} if noisy.rho is None else {"rho_with_noise": noisy.size}),
+            "delta": float(noisy.delta),
             "releases_without_noise": self.totals.exact,
             "tight": {"epsilon": _plain(self.tight), "delta": self.delta},
-            "spends": [dict(zip(names, row, strict=True)) for row in self.rows],
+            "spends": [
+                {"receipt": receipt, "data": data, **loss.encode(), "written": written}
+                for receipt, data, loss, written in self._spends()
+            ],
         }
 
+    def _spends(self) -> Iterator[tuple[str, str, PrivacyLoss, str]]:
+        for receipt, data, text, delta, written in self.rows:
+            yield receipt, data, PrivacyLoss.read(text, delta), written
+
     def lines(self) -> Iterator[str]:
-        for receipt, data, epsilon, delta, written in self.rows:
-            shown = "∞" if epsilon == "inf" else f"{float(Fraction(epsilon)):g}"
-            yield f"{written}  ε {shown:<8} δ {delta:<8.2g} {receipt}  {data}"
-        totals = self.totals
-        if totals.exact:
-            releases = "release" if totals.exact == 1 else "releases"
-            rest = f"; the others ε {float(totals.epsilon):g}, δ {float(totals.delta):.2g}"
-            yield f"spent: ε ∞ ({totals.exact} {releases} without noise){rest}"
+        for receipt, data, loss, written in self._spends():
+            size = f"{loss.size:g}" if loss.bounded else "∞"
+            size = f"{loss.letter} {size:<8} δ {float(loss.delta):<8.2g}"
+            yield f"{written}  {size} {receipt}  {data}"
+        exact, noisy = self.totals.exact, self.totals.noisy
+        spent = f"{noisy.letter} {noisy.size:g}, δ {float(noisy.delta):.2g}"
+        if exact:
+            releases = "release" if exact == 1 else "releases"
+            yield f"spent: ε ∞ ({exact} {releases} without noise); the others {spent}"
             return
-        yield f"spent: ε {float(totals.epsilon):g}, δ {float(totals.delta):.2g}"
+        yield f"spent: {spent}"
         if math.isinf(self.tight):
-            yield f"composed: the δ that was spent is above {self.delta:g}; name a larger --delta"
+            yield f"composed: the δ spent is above {self.delta:g}; give a larger --delta"
         else:
             yield (
                 f"composed: ε {self.tight:.4g} at δ {self.delta:g}, if no question's ε was "
@@ -61,13 +69,13 @@ class LedgerReport:
 
 
 def read_ledger(path: Path, delta: float) -> LedgerReport:
-    """Of a ledger, or of the folder that has it. Raises `LocalError` if there is none."""
+    """Reads a ledger, or the one in a folder. Raises `LocalError` if there is none."""
     if not 0 <= delta < 1:
-        raise LocalError(f"--delta is a probability from 0 to below 1, not {delta:g}")
+        raise LocalError(f"--delta must be a probability from 0 to below 1, not {delta:g}")
     found = path / FILE if path.is_dir() else path
     if not found.is_file():
         raise LocalError(f"no ledger at {path}")
-    ledger = Ledger(found, None)
+    ledger = Ledger(found)
     try:
         return LedgerReport(ledger.rows(), ledger.totals(), delta, ledger.tight(delta))
     finally:
@@ -88,11 +96,11 @@ def ledger(
         typer.Argument(help="ledger.sqlite of a server, a coordinator or a party, or its folder."),
     ],
     delta: Annotated[
-        float, typer.Option(help="The δ in all at which the tighter total is stated.")
+        float, typer.Option(help="The total δ at which the tighter total is stated.")
     ] = DEFAULT_CAP_DELTA,
     as_json: Json = False,
 ) -> None:
-    """What a ledger says was spent. Oldest first, with the plain sums and the tighter total."""
+    """List what a ledger has spent, oldest first, with the plain sums and a tighter total."""
     report = read_ledger(path, delta)
     if as_json:
         print(json.dumps(report.as_json(), allow_nan=False))

@@ -1,8 +1,8 @@
-"""Options that are read without pydantic.
+"""Reads simple options without pydantic.
 
-Typer has pydantic read every option, also one that was not given, and loading it takes longer than
-many a question does. What needs no more than Python is read here; all else, and the words for what
-is wrong, are Typer's as before.
+Typer has pydantic read every option, even those that were not given, and loading pydantic takes
+longer than many a question. Text and plain numbers are read here; Typer reads everything else, and
+words the errors.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 
 def read_lightly(option: Any, kind: Any = None) -> None:
-    """What was not given, and plain text and numbers of an option of this kind."""
+    """Reads options that were not given, and plain text and numbers, without pydantic."""
     process = option.process_value
 
     def read(ctx: Any, value: Any) -> Any:
@@ -31,7 +31,7 @@ def read_lightly(option: Any, kind: Any = None) -> None:
 
 
 class LightGroup(TyperGroup):
-    """A group of commands that reads its own options so."""
+    """A group of commands that reads its own options in this way."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for option in self.get_params(ctx):

@@ -1,4 +1,4 @@
-"""What the command says beside its results: one line each, on standard error."""
+"""Messages of the command besides its results: one line each, on standard error."""
 
 import sys
 

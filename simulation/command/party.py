@@ -1,4 +1,4 @@
-"""`tally party`: one party, until it is stopped."""
+"""`tally party`: runs one party until it is stopped."""
 
 import asyncio
 import socket
@@ -44,77 +44,75 @@ def party(
     context: typer.Context,
     identity: IdentityFolder,
     coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
-    data: Annotated[str, typer.Option(help="What this party holds: a DATA SPEC.")],
+    data: Annotated[str, typer.Option(help="The data of this party: a DATA SPEC.")],
     token: Annotated[
         str | None,
         typer.Option(
             envvar="TALLY_TOKEN",
-            help="One-time token, if there is no identity yet; all users of the machine can see it "
-            "here: better in the environment or a file.",
+            help="One-time token, if there is no identity yet. Other users of this machine can see "
+            "it here: prefer the environment variable or --token-file.",
         ),
     ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the one-time token, instead.")
-    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the one-time token.")] = None,
     tokens: Annotated[
-        Path | None, typer.Option(help="Folder of tokens to claim one from, instead.")
+        Path | None, typer.Option(help="Folder of tokens from which to claim one.")
     ] = None,
     enrolment: Annotated[
-        str | None, typer.Option(help="host:port to enrol at; the coordinator's host, port 7099.")
+        str | None,
+        typer.Option(help="host:port to enrol at. [default: the coordinator's host, port 7099]"),
     ] = None,
     slices: Annotated[
         int | None,
-        typer.Option(
-            "--slice", help="Deal the data to N parties, and hold only this party's part."
-        ),
+        typer.Option("--slice", help="Deal the data to N parties and hold only this party's part."),
     ] = None,
     peer: Annotated[
         str,
         typer.Option(
-            envvar="TALLY_PEER", help="How to meet other parties: direct, with --listen, or relay."
+            envvar="TALLY_PEER", help="How to meet other parties: direct (with --listen) or relay."
         ),
     ] = "direct",
     listen: Annotated[
-        str, typer.Option(help="host:port where other parties may call; none if left out.")
+        str, typer.Option(help="host:port to listen on for other parties; if left out, none.")
     ] = "",
     advertise: Annotated[
-        str, typer.Option(help="host:port where they find it, if that is another.")
+        str, typer.Option(help="host:port that other parties call, if it differs from --listen.")
     ] = "",
     policy: Annotated[
         Path | None,
         typer.Option(
             envvar="TALLY_POLICY",
-            help="TOML file: what this party agrees to; a careful default, if left out.",
+            help="TOML file with the questions that this party agrees to; cautious by default.",
         ),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option(help="Folder for its ledger; the identity's if left out.")
+        Path | None, typer.Option(help="Folder for the ledger; by default the identity's.")
     ] = None,
     insecure: Insecure = False,
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
-    parties through the coordinator's relay, sealed, unless it has one."""
+    """Run one party until it is stopped. It only calls out, so it needs no open port; it meets
+    other parties through the coordinator's relay, encrypted, unless it listens itself."""
 
     keep_private()
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
     configure_logs("party", log_format, log_level)
     credentials = member_of(identity, Role.PARTY) if is_member(identity) else None
-    dataset = held(data)  # before a token is spent
-    for note in (*dataset.notes, *dataset.uncounted()):  # for its operator, and nobody else
+    dataset = held(data)  # read before a token is spent
+    for note in (*dataset.notes, *dataset.uncounted()):  # for its operator alone
         warn(note)
     at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
     if credentials is None:
         _enrol(identity, token or _read_token(token_file), tokens, at)
         source = context.get_parameter_source("token")
         if source is not None and source.name == "COMMANDLINE":
-            say("--token shows in the list of processes: TALLY_TOKEN or --token-file do not")
+            say("--token is visible in the process list: prefer TALLY_TOKEN or --token-file")
         credentials = member_of(identity, Role.PARTY)
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
-    say(f"{credentials.identity.name} holds {holdings.rows} records")
+    noun = "record" if holdings.rows == 1 else "records"
+    say(f"{credentials.identity.name} holds {holdings.rows} {noun}")
     config = PartyConfig(
         credentials,
         coordinator,
@@ -140,7 +138,7 @@ def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) 
 
 
 def _read_token(path: Path | None) -> str | None:
-    """Raises `LocalError`. Only as much is read as a token may be long."""
+    """Reads no more than the length of a token. Raises `LocalError`."""
     if path is None:
         return None
     try:

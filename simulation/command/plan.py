@@ -1,11 +1,11 @@
-"""`tally plan STATISTIC`: what a question would cost and give, before any ε is spent."""
+"""`tally plan STATISTIC`: the cost and error of a question, before any ε is spent."""
 
 import dataclasses
 import json
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
@@ -15,8 +15,8 @@ from tallyroom.parties.dataset import Dataset
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.pilots import ReadBetweenThresholds
-from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.statistics.bounded import with_bounds
+from tallyroom.protocols.statistics.contract import ReadBetweenThresholds
 from tallyroom.simulation.command.by_statistic import (
     ChosenOptions,
     StatisticGroup,
@@ -24,17 +24,12 @@ from tallyroom.simulation.command.by_statistic import (
     need_statistic,
     statistic_command,
 )
-from tallyroom.simulation.command.common import DATA, CompareOptions, option
-from tallyroom.simulation.command.run import asked_about, simulated
-from tallyroom.simulation.planning.plan import (
-    Planned,
-    Planning,
-    Rehearse,
-    least_epsilon,
-    plan,
-    search,
-)
-from tallyroom.simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in
+from tallyroom.simulation.command.common import DATA, CompareOptions, asking, option
+from tallyroom.simulation.command.run import asked_about, federation_of
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.planning.plan import Planned, Planning, least_epsilon, plan, search
+from tallyroom.simulation.planning.rehearsal import Rehearsal, like
+from tallyroom.simulation.planning.stand_in import stand_in
 from tallyroom.simulation.planning.thresholds import LADDER, Thresholds
 from tallyroom.simulation.reports.terminal import show_table
 
@@ -52,37 +47,37 @@ HEADS = (
     "MB",
 )
 LEGEND = (
-    "error: expected of the noise (rmse); bytes: per party; server's: bytes of the busiest server; "
-    "seconds: network and computing, on a LAN, a WAN and a mobile network; MB: memory of all roles "
-    "in one process"
+    "error: expected, against the truth (rmse); bytes: per party; server's: bytes of the busiest "
+    "server; seconds: network and computing, on a LAN, a WAN and a mobile network; MB: memory of "
+    "all roles in one process"
 )
 
 
 THRESHOLDS = "thresholds"
 MORE = (THRESHOLDS, "between")
 LEGEND_MORE = (
-    "; thresholds: how many were found to serve best (--thresholds fixes them); between: error of "
-    "reading between them, which a target counts too"
+    "; thresholds: the best number found (--thresholds fixes it); between: the error of reading "
+    "between them, which a target includes"
 )
 
 
 @dataclass(frozen=True)
 class PlanOptions(CompareOptions):
-    """`tally plan`: nothing is asked of anybody."""
+    """`tally plan`: no party or server is asked."""
 
     target_error: Annotated[
         float | None,
         option(
             TARGET,
-            "Find the least ε, and the thresholds, whose expected error (rmse) is at most this.",
+            "Find the least ε, and the thresholds, with an expected error (rmse) of at most this.",
         ),
     ] = None
     target_bytes: Annotated[
         float | None,
-        option(TARGET, "Leave out what takes more bytes per party than this."),
+        option(TARGET, "Leave out aggregators that take more bytes per party than this."),
     ] = None
     public: Annotated[
-        str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
+        str | None, option(DATA, "PUBLIC data to rehearse on; if left out, uniform values.")
     ] = None
 
 
@@ -90,12 +85,12 @@ def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
     for name in ("target_error", "target_bytes"):
         value = getattr(options, name)
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise LocalError(f"--{name.replace('_', '-')} is a positive number, not {value:g}")
-    for name in ("out", "runtime", "repeat", "dropout", "cheat", "seed"):
+            raise LocalError(f"--{name.replace('_', '-')} must be a positive number, not {value:g}")
+    for name in ("out", "runtime", "repeat", "beside", "dropout", "cheat", "seed"):
         given = getattr(options, name)
         default = next(f.default for f in dataclasses.fields(options) if f.name == name)
         if given not in (default, []):
-            raise LocalError(f"--{name} is for runs: a plan is rehearsed without it")
+            raise LocalError(f"--{name} applies to runs only: a plan is rehearsed without it")
     targets = options.target_error is not None or options.target_bytes is not None
     specs = options.aggregator or (aggregator_names() if targets else ["additive"])
     for spec in specs:
@@ -119,15 +114,16 @@ def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
     show_table(heads, [_cells(each)[: len(heads)] for each in plans])
     print(f"\n{legend}\n")
     for each in plans:
-        print(f"{each.aggregator}: {each.mechanism}; δ {each.delta:g}; error by the {each.basis}")
+        delta = float(each.loss.delta)
+        print(f"{each.aggregator}: {each.mechanism}; δ {delta:g}; error by the {each.basis}")
     for spec, reason in unable:
-        print(f"{spec} does not serve: {reason}")
+        print(f"{spec} cannot be used: {reason}")
 
 
 def _cells(found: "Planned") -> tuple[str, ...]:
     return (
         found.aggregator,
-        "inf" if found.epsilon is None else f"{found.epsilon:g}",
+        f"{found.loss.size:g}",
         "unknown" if found.error is None else f"{found.error:.3g}",
         f"{found.party_bytes:,.0f}",
         f"{found.server_bytes:,.0f}",
@@ -140,22 +136,22 @@ def _cells(found: "Planned") -> tuple[str, ...]:
 
 
 def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
-    """How one aggregator is planned: with targets, the number of thresholds is searched too where
-    nobody said it and the question has some."""
+    """How one aggregator is planned. With a target, the number of thresholds is searched too,
+    unless it was given or the question has none."""
 
     targets = options.target_error is not None or options.target_bytes is not None
     thresholds = _thresholds(chosen, options) if targets else None
-    rehearse, share = rehearsal(chosen, options)
+    rehearse = rehearsal(chosen, options)
 
     def planned(spec: str) -> "Planned":
         error, most_bytes = options.target_error, options.target_bytes
         if thresholds is not None and error is not None:
-            return thresholds.for_error(spec, error, most_bytes, share)
+            return thresholds.for_error(spec, error, most_bytes)
         if thresholds is not None and most_bytes is not None:
-            return thresholds.for_bytes(spec, options.epsilon, most_bytes, share)
+            return thresholds.for_bytes(spec, options.epsilon, most_bytes)
         if error is not None:
-            return least_epsilon(rehearse, spec, error, share)
-        return plan(rehearse, spec, options.epsilon, share)
+            return least_epsilon(rehearse, spec, error)
+        return plan(rehearse, spec, options.epsilon)
 
     return planned
 
@@ -170,56 +166,37 @@ def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | No
 
     @cache
     def hidden(count: int) -> float | None:
-        question, records = _public(having(count), options)
+        asked = rehearsal(having(count), options)
+        question, records = asked.question, asked.records
         if not isinstance(question, Statistic):
             return None
-        question = question.with_bounds(records.bounds)
+        question = with_bounds(question, records.bounds)
         if not isinstance(question, ReadBetweenThresholds):
             return None
         return question.between_thresholds(question.reference(records.deal(options.parties)))
 
     if hidden(LADDER[0]) is None:
         return None
-    return Thresholds(
-        lambda count: rehearsal(having(count), options)[0], lambda count: hidden(count) or 0.0
-    )
+
+    def of_noise(count: int) -> Rehearsal:
+        """What lies between thresholds is added to it."""
+        return dataclasses.replace(rehearsal(having(count), options), against_truth=False)
+
+    return Thresholds(of_noise, lambda count: hidden(count) or 0.0)
 
 
-def _public(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Statistic | Study, Dataset]":
-    """The question, and public records in the place of those that it is about."""
-
+def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> Rehearsal:
+    """The question, about public records in place of the private ones."""
     question, data = asked_about(chosen, options)
-    if options.public is not None:
-        return question, load(options.public).about(question.columns)
-    rows = min(MOST_RECORDS, data.rows)
-    return question, stand_in(data, dict(getattr(question, "column_bounds", {})), rows)
+    if options.public is None:
+        records = stand_in(question, data)
+    else:
+        records = like(load(options.public).about(question.columns), data)
 
+    def found(data: Dataset, spec: str, parties: int | None, seed: int) -> Federation:
+        return federation_of(data, spec, dataclasses.replace(options, parties=parties, seed=seed))
 
-def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Rehearse, float]":
-    """What rehearses the question, and the share of the federation that it is rehearsed with."""
-
-    question, data = asked_about(chosen, options)
-    bounds = dict(getattr(question, "column_bounds", {}))
-    public = None if options.public is None else load(options.public).about(question.columns)
-    rows = data.rows
-    parties = len(data.deal(options.parties).ids)
-    share = min(1.0, MOST_PARTIES / parties, MOST_RECORDS / rows)
-    if public is not None or data.owner is not None:
-        share = 1.0
-
-    def rehearse(spec: str, epsilon: float | str, seed: int, part: float) -> Any:
-        number = max(1, round(parties * part)) if data.owner is None else options.parties
-        records = (
-            stand_in(data, bounds, max(number or 1, round(rows * part)))
-            if public is None
-            else public
-        )
-        how = dataclasses.replace(
-            options, epsilon=str(epsilon), seed=seed, parties=number, min_parties=None
-        )
-        return simulated(question, records, spec, how)
-
-    return rehearse, share
+    return Rehearsal(question, records, options.parties, found, asking(options))
 
 
 class PlanGroup(StatisticGroup):
@@ -232,5 +209,5 @@ commands = by_statistic("plan", PlanGroup)
 
 @commands.callback()
 def choose_plan(context: typer.Context) -> None:
-    """What it would cost and give, before any ε is spent."""
+    """Plan a question: its cost and its error, before any ε is spent."""
     need_statistic(context)

@@ -10,41 +10,43 @@ from typing import Annotated
 import typer
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.certificates import Credentials, passport_of
-from tallyroom.protocols.privacy.caps import Composition
-from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.identity.certificates import Credentials, validity_of
+from tallyroom.protocols.privacy.ledger import Composition
+from tallyroom.protocols.privacy.loss import parse_epsilon
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
 from tallyroom.simulation.command.messages import say
 from tallyroom.storage.store import keep_private
 
-IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
-Lifetime = Annotated[float, typer.Option(help="Days that party certificates are valid.")]
+IdentityFolder = Annotated[
+    Path, typer.Option("--identity", help="Folder of the identity that `tally enrol` made.")
+]
+Lifetime = Annotated[float, typer.Option(help="How many days party certificates are valid.")]
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
-Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
+Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and received messages.")]
 Cap = Annotated[
-    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released.")
+    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon that is ever released.")
 ]
 CapDelta = Annotated[
-    float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta ever released.")
+    float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta that is ever released.")
 ]
 Composes = Annotated[
     Composition,
     typer.Option(
         "--composition",
-        help="How releases add up: sum; or tight, if no epsilon is chosen after an answer.",
+        help="How releases add up: sum; or tight, if no epsilon depends on an earlier answer.",
     ),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", envvar="TALLY_INSECURE", help="For trials: do without safeguards."),
+    typer.Option("--insecure", envvar="TALLY_INSECURE", help="For trials: run without safeguards."),
 ]
 LogFormat = Annotated[str, typer.Option(envvar="TALLY_LOG_FORMAT", help="text or json.")]
 LogLevel = Annotated[
     str, typer.Option(envvar="TALLY_LOG_LEVEL", help="debug, info, warning or error.")
 ]
 MetricsAt = Annotated[
-    str | None, typer.Option("--metrics", help="host:port for Prometheus; none if left out.")
+    str | None, typer.Option("--metrics", help="host:port for Prometheus; if left out, none.")
 ]
 
 
@@ -55,29 +57,29 @@ def limit_of(cap: str | None) -> Fraction | None:
 
 def days_of(lifetime: float) -> dt.timedelta:
     if not 0 < lifetime <= 365:
-        raise LocalError("party certificates hold for some time, a year at most")
+        raise LocalError("party certificates must be valid for more than 0 and at most 365 days")
     return dt.timedelta(days=lifetime)
 
 
 def member_of(folder: Path, role: Role) -> Credentials:
-    """Raises `LocalError` on an identity that nobody would take any more."""
+    """Raises `LocalError` on an identity whose certificate has expired."""
 
     credentials = read_identity(folder, role)
-    if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
+    if validity_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
         raise LocalError(
-            f"the certificate in {folder} has expired: a party enrols again in an empty folder "
-            "with a new token, others get `tally enrol renew`"
+            f"the certificate in {folder} has expired: a party must enrol again in an empty folder "
+            "with a new token; for other members use `tally enrol renew`"
         )
     return credentials
 
 
 def check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
-    """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
+    """Raises `LocalError` for a process that would release without limit or forget its releases."""
     missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
     if missing and not insecure:
         raise LocalError(
-            f"a {role} without {' and '.join(missing)} sets no bound to what it releases that "
-            "outlives it: give both, or --insecure for a trial without real data"
+            f"a {role} without {' and '.join(missing)} does not limit what it releases across "
+            "restarts: give both, or --insecure for a trial without real data"
         )
 
 

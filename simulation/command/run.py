@@ -15,13 +15,14 @@ from tallyroom.parties.consent import read_policy
 from tallyroom.parties.data import Dataset, load
 from tallyroom.parties.models import scored
 from tallyroom.parties.schema import bounds_of, merged, read_schema, schema_words
+from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.pilots import Piloted
+from tallyroom.protocols.statistics.bounded import Clipped
+from tallyroom.protocols.statistics.contract import Piloted
 from tallyroom.protocols.studies.contract import Study
-from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.simulation.command.by_statistic import (
     COMPARE,
     ChosenOptions,
@@ -39,6 +40,7 @@ from tallyroom.simulation.command.common import (
 )
 from tallyroom.simulation.command.compare import compare_aggregators
 from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.compared_programs import read_metered
 from tallyroom.simulation.federation import DEFAULT_DATA, Federation
 from tallyroom.simulation.reports.terminal import (
     show_key,
@@ -119,6 +121,7 @@ def compare_statistic(chosen: ChosenOptions, options: CompareOptions) -> None:
             options.out,
             options.as_json,
             options.repeat,
+            read_metered(options.beside or ()),
         )
 
 
@@ -175,7 +178,25 @@ def simulated(
     spec: str,
     options: RunOptions | CompareOptions,
 ) -> "Result":
-    simulation = Federation(
+    simulation = federation_of(dataset, spec, options)
+    about = about_run(question.name, spec, options) | {
+        "servers": simulation.servers,
+        "trust": str(simulation.settled(question).threat_model(simulation.servers)),
+        "party_sends": aggregator_named(spec).party_bytes,
+        "predicted": simulation.predicted_links(question),
+    }
+    with (
+        simulation as federation,
+        show_progress() as shown,
+        watched(options.out, about, shown) as report,
+    ):
+        return federation.run(question, report=report, **asking(options))
+
+
+def federation_of(
+    dataset: "Dataset", spec: str, options: RunOptions | CompareOptions
+) -> Federation:
+    return Federation(
         parties=options.parties,
         servers=options.servers,
         aggregator=spec,
@@ -192,18 +213,6 @@ def simulated(
         cap_delta=options.cap_delta,
         network=options.network,
     )
-    about = about_run(question.name, spec, options) | {
-        "servers": simulation.servers,
-        "trust": str(simulation.settled(question).threat_model(simulation.servers)),
-        "party_sends": aggregator_named(spec).party_bytes,
-        "predicted": simulation.predicted_links(question),
-    }
-    with (
-        simulation as federation,
-        show_progress() as shown,
-        watched(options.out, about, shown) as report,
-    ):
-        return federation.run(question, report=report, **asking(options))
 
 
 def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dict[str, object]:
@@ -214,6 +223,7 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
         "epsilon": options.epsilon,
         "delta": options.delta,
         "noise": options.noise,
+        "noise_law": options.noise_law,
         "unit": options.unit,
         "deadline": options.deadline,
         "cap": options.cap,
@@ -241,7 +251,7 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
     built: Statistic | Study = chosen.kind.from_parameters(columns | given)
-    return built.with_bounds(bounds_of(schema))
+    return built.with_bounds(bounds_of(schema)) if isinstance(built, Clipped | Study) else built
 
 
 def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
@@ -254,7 +264,7 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
-    return PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
+    return studies.PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":

@@ -1,4 +1,4 @@
-"""`tally serve`: the web page."""
+"""`tally serve`: serves the web page."""
 
 import ipaddress
 import re
@@ -20,15 +20,15 @@ PACKAGES = ("starlette", "uvicorn")
 @commands.command("serve")
 def serve(
     folder: Annotated[
-        Path, typer.Argument(help="Where runs are: a subfolder each, as --out makes them.")
+        Path, typer.Argument(help="Folder of runs: one subfolder each, as --out makes them.")
     ] = Path("runs"),
     host: Annotated[
-        str, typer.Option(help="Address to listen at; by default only this machine can reach it.")
+        str, typer.Option(help="Address to listen on; by default only this machine can reach it.")
     ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8642,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8642,
     coordinator: Annotated[
         str | None,
-        typer.Option(help="host:port of a deployed federation to look at; nothing is asked."),
+        typer.Option(help="host:port of a deployed federation to show; it is asked nothing."),
     ] = None,
     identity: Annotated[
         Path | None, typer.Option(help="Folder of the analyst's identity, for --coordinator.")
@@ -37,21 +37,21 @@ def serve(
         str | None,
         typer.Option(
             envvar="TALLY_PAGE_TOKEN",
-            help="Secret that a browser must show; a new one each time, if left out.",
+            help="Secret that a browser must show; if left out, a new one each time.",
         ),
     ] = None,
 ) -> None:
-    """A web page of runs, past and in progress. Its form starts simulations."""
+    """Serve a web page of past and running runs. Its form starts simulations."""
     from importlib.util import find_spec
 
     if missing := [each for each in PACKAGES if find_spec(each) is None]:
         raise LocalError(f"the page needs {', '.join(missing)}: pip install 'tallyroom[web]'")
     if (coordinator is None) != (identity is None):
-        raise LocalError("a deployed federation is shown with both --coordinator and --identity")
+        raise LocalError("to show a deployed federation, give both --coordinator and --identity")
     if token is not None and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", token) is None:
-        raise LocalError("--token has 16 to 200 letters, digits, - or _")
+        raise LocalError("--token must have 16 to 200 letters, digits, - or _")
     if not 0 <= port < 65536:
-        raise LocalError(f"--port {port}: ports are from 0 to 65535")
+        raise LocalError(f"--port must be from 0 to 65535, not {port}")
 
     check_writable(folder)
     _listen(folder, host, port, coordinator, identity, token or secrets.token_urlsafe(24))
@@ -84,10 +84,10 @@ def _listen(
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)  # before the address is told
+        listener.listen(128)  # before the address is printed
     except OSError as error:
         listener.close()
-        raise LocalError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+        raise LocalError(f"cannot listen on {host}:{port}: {error.strerror}") from None
     port = listener.getsockname()[1]
     folder.mkdir(parents=True, exist_ok=True)
     deployed = None
@@ -96,7 +96,7 @@ def _listen(
     hosts = ["127.0.0.1", "localhost", "[::1]"] if local else ["*"]
     page = Page(folder.resolve(), token, hosts, local, deployed, f"tallyroom-{port}")
     if not local:
-        warn("other machines can reach this page, without encryption: put a TLS proxy before it")
+        warn("other machines can reach this page without encryption: put a TLS proxy in front")
     shown = f"[{host}]" if ":" in host else host
     print(f"open http://{shown}:{port}/?token={token}", flush=True)
     config = uvicorn.Config(

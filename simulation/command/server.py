@@ -1,8 +1,8 @@
-"""`tally server`: one server, until it is stopped."""
+"""`tally server`: runs one server until it is stopped."""
 
 import typer
 
-from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.logs import configure_logs
 from tallyroom.servers.process import ServerConfig, run_server

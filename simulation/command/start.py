@@ -1,4 +1,4 @@
-"""Where the command begins: whoever interrupts it while it loads is answered in one line too."""
+"""Entry point of the command: an interrupt while it loads gets one clear line too."""
 
 import sys
 

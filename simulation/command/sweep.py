@@ -1,4 +1,4 @@
-"""`tally sweep SPEC.toml`: a grid of runs over all cores, which goes on where it was killed."""
+"""`tally sweep SPEC.toml`: a grid of runs over all cores, which resumes where it was killed."""
 
 import json
 import os
@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.simulation.artifact.bundle import SPEC
 from tallyroom.simulation.command.run import check_writable
+from tallyroom.simulation.reports.tables import counted
 from tallyroom.simulation.reports.terminal import err
 from tallyroom.simulation.sweep.conduct import conduct, on_cluster
 from tallyroom.simulation.sweep.specification import read
@@ -24,34 +26,35 @@ MOST_REASONS = 5
 @commands.command("sweep")
 def sweep_command(
     specification: Annotated[
-        Path, typer.Argument(metavar="SPEC.toml", help="See simulation/examples.")
+        Path, typer.Argument(metavar="SPEC.toml", help="Specification; see simulation/examples.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results; sweep/SPEC if left out.")
+        Path | None, typer.Option(help="Folder for the results. [default: sweep/SPEC]")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Runs at a time; one per core if left out.")
+        int | None, typer.Option(help="Runs at a time. [default: one per core]")
     ] = None,
     on: Annotated[
-        str, typer.Option(help="cores of this machine, or ray: tasks of a cluster.")
+        str, typer.Option(help="cores for this machine, or ray for a cluster.")
     ] = "cores",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object and nothing else.")
     ] = False,
 ) -> None:
-    """A grid of runs: resumable, in parallel, one tidy table."""
+    """Run a grid of simulations in parallel, resumably, into one tidy table."""
 
     wanted = read(specification)
     check_format(wanted.format)
     if on not in ("cores", "ray"):
-        raise LocalError(f"--on is cores or ray, not {on[:30]!r}")
+        raise LocalError(f"--on must be cores or ray, not {on[:30]!r}")
     count = len(os.sched_getaffinity(0)) if workers is None else workers
     if not 1 <= count <= MOST_WORKERS:
-        raise LocalError(f"--workers is from 1 to {MOST_WORKERS}, not {count}")
+        raise LocalError(f"--workers must be from 1 to {MOST_WORKERS}, not {count}")
     folder = out or Path("sweep") / specification.stem
     check_writable(folder)
     with _progress() as report:
         swept = conduct(wanted, folder, on_cluster(workers) if on == "ray" else count, report)
+    (folder / SPEC).write_bytes(specification.read_bytes())
     failed = swept.failed
     if len(failed) == len(swept.rows):
         raise RunFailed(f"no run of the sweep has an answer: {failed[0]['failed']}")
@@ -65,21 +68,22 @@ def sweep_command(
         }
         print(json.dumps(document))
         return
-    print(f"{len(swept.rows)} runs, of which {swept.kept} were done before")
+    print(f"{counted(len(swept.rows), 'run', 'runs')}, of which {swept.kept} done before")
     reasons = dict.fromkeys(str(row["failed"]) for row in failed)
     if failed:
-        print(f"{len(failed)} have no answer:")
+        print(f"{counted(len(failed), 'run has', 'runs have')} no answer:")
         for reason in list(reasons)[:MOST_REASONS]:
             print(f"  {reason}")
         if len(reasons) > MOST_REASONS:
-            print(f"  and {len(reasons) - MOST_REASONS} other reasons, in the table")
+            others = counted(len(reasons) - MOST_REASONS, "other reason", "other reasons")
+            print(f"  and {others}, in the table")
     for path in swept.files:
         print(f"written: {path}")
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Runs done and the time left; silent where standard error is not a terminal."""
+    """Shows runs done and time left; silent if standard error is not a terminal."""
 
     if not err.is_terminal:
         yield lambda done, of: None
@@ -106,7 +110,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("", total=None)
 
         def report(done: int, of: int) -> None:
-            if bar.tasks[0].total is None:  # what was there before says nothing about the speed
+            if bar.tasks[0].total is None:  # runs kept from before say nothing about the speed
                 bar.reset(task, total=of, completed=done)
             bar.update(task, completed=done)
 

@@ -1,4 +1,4 @@
-"""`tally verify`: the servers' receipts of an answer, checked again."""
+"""`tally verify`: checks the servers' receipts of an answer again."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +15,15 @@ commands = typer.Typer()
 
 @commands.command("verify")
 def verify_result(
-    result: Annotated[Path, typer.Argument(help="A folder that --out wrote, or its result.json.")],
+    result: Annotated[Path, typer.Argument(help="A folder written by --out, or its result.json.")],
     authority: Annotated[
         Path | None,
         typer.Option(help="The members' authority (PEM) that must have certified the servers."),
     ] = None,
 ) -> None:
-    """Check a result: the servers' receipts, which say who released what to which question for what
-    ε, and that all else it says follows from them. Fields that nobody signs are named."""
+    """Check a result: the servers' receipts, each stating what a server released, for which
+    question and at what ε, and that everything else follows from them. Lists the fields that nobody
+    signs."""
 
     pinned = None
     if authority is not None:
@@ -33,11 +34,13 @@ def verify_result(
     document = read_result(result)
     verdict = verify(document, pinned)
     for receipt in verdict.receipts:
+        loss = receipt.loss
+        size = loss.encode()[loss.measure]
         print(
             f"server-{receipt.server}  released {receipt.share.hex()[:16]} in run "
-            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
+            f"{receipt.run.hex()[:16]}  {loss.letter} {size}  δ {loss.written_delta}  holds"
         )
-    print(f"all else follows from that, but for what nobody signs: {', '.join(verdict.unsigned)}")
+    print(f"all else follows from that, except for unsigned fields: {', '.join(verdict.unsigned)}")
     if pinned is None:
         shown = authority_of(document)
         warn(f"the servers' authority is {shown}; give --authority to check that it is yours")

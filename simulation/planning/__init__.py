@@ -1,1 +1,1 @@
-"""What a question would cost and give, before any ε is spent."""
+"""Plans the cost and error of a question before any ε is spent."""

@@ -1,1 +1,1 @@
-"""What people see of a run: pages, plots, tables, the terminal."""
+"""Shows runs to people: pages, plots, tables, the terminal."""

@@ -14,12 +14,12 @@ from tallyroom.simulation.comparison import HEADS, LEGEND, AggregatorComparison
 from tallyroom.simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
-"""From this ratio of the largest to the smallest value on, small bars would not be seen."""
+"""From this ratio of the largest to the smallest value on, small bars could not be seen."""
 
 
 def comparison_figure(comparison: AggregatorComparison) -> Figure:
-    """Error, bytes per party and CPU of the servers, one bar for each aggregator."""
-    rows = comparison.rows
+    """Error, bytes per party and CPU of the servers, one bar per aggregator."""
+    rows = comparison.everything
     names = [row.aggregator for row in rows]
     figure = Figure(figsize=(10.0, 1.5 + 0.42 * len(rows)), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -31,7 +31,7 @@ def comparison_figure(comparison: AggregatorComparison) -> Figure:
     if any(expected):
         error.set_xlabel("bar: this run; mark: expected of the noise", fontsize=8, loc="left")
     _bars(size, "bytes per party", names, [row.party_bytes for row in rows], QUIET)
-    seconds = [row.result.server_cpu_seconds for row in rows]
+    seconds = [row.server_cpu_seconds for row in rows]
     _bars(cpu, "CPU of the servers, s", names, seconds, SMOOTHED)
     error.invert_yaxis()
     return figure
@@ -79,17 +79,17 @@ def _short(value: float) -> str:
 
 
 def comparison_page(comparison: AggregatorComparison, plot: Path) -> str:
-    """One page with the plot inside."""
+    """A single page that contains the plot."""
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
     head = "".join(f"<th>{name}</th>" for name in HEADS)
-    found = [row.cells() for row in comparison.rows]
+    found = [row.cells() for row in comparison.everything]
     rows = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in found
     )
     body = f"{notes}\n{image(plot)}\n"
     body += f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>\n'
     body += f"<p>{LEGEND}</p>\n"
-    models = ((row.aggregator, row.behaviour) for row in comparison.rows)
+    models = ((row.aggregator, row.behaviour) for row in comparison.everything)
     body += f"<h2>Threat models</h2>{pairs(models)}\n"
     if comparison.unable:
         body += f"<h2>Could not answer</h2>{pairs(comparison.unable)}\n"

@@ -32,8 +32,7 @@ def estimate_figure(result: Result) -> Figure:
 
 
 def _title(result: Result) -> str:
-    epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
-    return f"{result.statistic}{_of(result)}, {epsilon}"
+    return f"{result.statistic}{_of(result)}, {result.privacy.cost}"
 
 
 def _of(result: Result) -> str:
@@ -41,7 +40,7 @@ def _of(result: Result) -> str:
 
 
 def draw_estimate(result: Result, axes: Axes) -> None:
-    """On axes that somebody brings; they carry the column's name."""
+    """Draws on axes that the caller provides; they carry the column's name."""
     style = result.style
     if result.column:
         across = result.column if style.across == "value" else style.across
@@ -51,7 +50,7 @@ def draw_estimate(result: Result, axes: Axes) -> None:
         f"{result.statistic}{_of(result)}",
         style,
         result.interval,
-        result.privacy.epsilon is not None,
+        result.privacy.loss.bounded,
         result.unsmoothed if isinstance(result.unsmoothed, Curve) else None,
     )
     result.shape.draw(axes, result.truth, beside)

@@ -1,5 +1,5 @@
-"""Pages with the message flow of each aggregator and protocol, drawn from what its machines really
-sent, and with whom each aggregator trusts.
+"""Pages with the message flow of each aggregator and protocol, drawn from the messages that its
+machines really sent, and a page about whom each aggregator trusts.
 
 A histogram of four bins is asked of three parties in one process; the meter has every message.
 """
@@ -34,12 +34,12 @@ OTHERS = {
     "choices": ("mode", "additive", None, "A choice of two servers", "together.md"),
     "study": ("gini-coefficient", "additive", None, "A study of two questions", "studies.md"),
 }
-"""Protocols beside the aggregators: what is asked, of whom, whose noise; the title, and the page
-that explains it."""
+"""Protocols besides the aggregators: the question, the aggregator, where the noise is drawn, the
+title, and the page that explains it."""
 
 
 def asked(name: str) -> Result:
-    """Raises `TallyError` where the aggregator answers none of them."""
+    """Raises `TallyError` if the aggregator answers none of the questions."""
     error: TallyError | None = None
     for statistic in STATISTICS:
         try:
@@ -62,7 +62,7 @@ def flow(result: Result) -> list[tuple[Role, Role, str, int, int]]:
 
 
 def picture(name: str, steps: list[tuple[Role, Role, str, int, int]]) -> str:
-    """A sequence diagram that reads on light and dark pages."""
+    """A sequence diagram that is legible on light and dark pages."""
     height = 60 + ROW * len(steps)
     parts = [
         f'<svg viewBox="0 0 660 {height}" role="img" style="width:100%;color:inherit" '
@@ -107,7 +107,7 @@ def page(name: str) -> str:
 
 
 def other_page(name: str) -> str:
-    """A protocol that is no aggregator."""
+    """The page of a protocol that is not an aggregator."""
     statistic, aggregator, noise, title, explained = OTHERS[name]
     with Federation(PARTIES, aggregator=aggregator, data="synthetic:scores?n=12") as federation:
         result = federation.run(statistic, epsilon=100, noise=noise)
@@ -132,7 +132,7 @@ def _messages(name: str, result: Result) -> list[str]:
 
 
 def trust_page() -> str:
-    """Every installed aggregator's promise as a picture and in words."""
+    """Every installed aggregator's promise, as a picture and in words."""
     lines = [
         "# Threat models",
         "",
@@ -151,8 +151,8 @@ def trust_page() -> str:
 
 
 def write_flows(folder: Path) -> None:
-    """One page per installed aggregator and per protocol beside them, their index, and whom they
-    trust."""
+    """Writes one page per installed aggregator and per other protocol, their index, and the page
+    about trust."""
     folder.mkdir(exist_ok=True)
     pages = {name: page(name) for name in sorted(aggregators())}
     pages |= {name: other_page(name) for name in OTHERS}

@@ -1,4 +1,4 @@
-"""report.html: one page with the figures inside, that needs nothing else to be read."""
+"""report.html: a single page that contains its figures."""
 
 import base64
 import html
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.simulation.reports.figures import communication_figure, estimate_figure
-from tallyroom.simulation.reports.tables import error_parts, spread, texts
+from tallyroom.simulation.reports.tables import counted, error_parts, spread, texts
 from tallyroom.simulation.result import Result, version
 
 MOST_ROWS = 32
@@ -45,7 +45,8 @@ def write_report(result: Result, folder: Path) -> list[Path]:
 
 def _page(result: Result, plots: list[Path]) -> str:
     federation = result.federation
-    title = f"{result.statistic}: {federation['parties']} parties, {federation['servers']} servers"
+    parties = counted(federation["parties"], "party", "parties")
+    title = f"{result.statistic}: {parties}, {counted(federation['servers'], 'server', 'servers')}"
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in result.notes)
     images = [image(path) for path in plots]
     answer: list[tuple[str, object]] = []
@@ -66,13 +67,15 @@ def _page(result: Result, plots: list[Path]) -> str:
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
     total = bill.total
+    messages = counted(total.messages, "message", "messages")
+    rounds = counted(bill.rounds, "round", "rounds")
     body = f"""{notes}
 {images[0]}
 <h2>Answer</h2>{pairs(answer)}
 {answer_table(result)}
 <h2>Privacy</h2>{pairs(_in_words(result.privacy.as_json()))}
 {_questions(result)}{caught}
-<h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
+<h2>Bill: {total.bytes:,} bytes, {messages}, {rounds}</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
 <h2>Federation</h2>{pairs(_in_words(federation))}
@@ -82,7 +85,7 @@ def _page(result: Result, plots: list[Path]) -> str:
 
 
 def _network(times: Mapping[str, object]) -> dict[str, float]:
-    """On an emulated network and beside it, and what the whole would take on others."""
+    """Times on the emulated network and off it, and the predicted times on other networks."""
     found: dict[str, float] = {}
     for name, spent in times.items():
         match spent:
@@ -99,7 +102,7 @@ def _origin(result: Result) -> list[tuple[str, object]]:
 
 
 def _in_words(said: Mapping[str, object]) -> list[tuple[str, object]]:
-    """The fields of a document as a person would write them."""
+    """The fields of a document, worded for people."""
 
     def words(value: object) -> str:
         if isinstance(value, Mapping):
@@ -114,7 +117,7 @@ def _in_words(said: Mapping[str, object]) -> list[tuple[str, object]]:
 
 
 def answer_table(result: Result, most: int = MOST_ROWS) -> str:
-    """The answer with its intervals; of many rows some, evenly spread."""
+    """The answer with its intervals; if there are many rows, some of them, evenly spread."""
     heads, rows = result.table()
     if result.shape.scalar:
         return ""
@@ -123,8 +126,9 @@ def answer_table(result: Result, most: int = MOST_ROWS) -> str:
         "<tr>" + "".join(f'<td class="n">{html.escape(cell)}</td>' for cell in row) + "</tr>"
         for row in texts(spread(rows, most))
     )
+    covered = f"<p>±: {html.escape(result.covered)}</p>" if result.covered else ""
     rest = f"<p>{most} of {len(rows)} rows; estimate.csv has all.</p>" if len(rows) > most else ""
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>{rest}'
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>{covered}{rest}'
 
 
 def notebook_cell(result: Result) -> str:
@@ -132,12 +136,12 @@ def notebook_cell(result: Result) -> str:
     buffer = io.BytesIO()
     estimate_figure(result).savefig(buffer, format="png", dpi=100)
     data = base64.b64encode(buffer.getvalue()).decode()
-    epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in result.notes)
     total, rounds = result.bill.total, result.bill.rounds
-    bill = f"{total.bytes:,} bytes, {total.messages:,} messages, {rounds} rounds"
+    messages = counted(total.messages, "message", "messages")
+    bill = f"{total.bytes:,} bytes, {messages}, {counted(rounds, 'round', 'rounds')}"
     return (
-        f"<p><b>{html.escape(result.statistic)}</b>, {epsilon}: "
+        f"<p><b>{html.escape(result.statistic)}</b>, {result.privacy.cost}: "
         f"{html.escape(result.summary())}</p>{notes}"
         f'<img alt="estimate" style="max-width:100%" src="data:image/png;base64,{data}">'
         f"{answer_table(result, 12)}<p>Bill: {bill}</p>"
@@ -146,13 +150,14 @@ def notebook_cell(result: Result) -> str:
 
 
 def _questions(result: Result) -> str:
-    """Those of a study, with what each one cost."""
+    """The questions of a study, with the cost of each."""
     if not result.questions:
         return ""
     rows = []
     for number, each in enumerate(result.questions, 1):
-        epsilon = 0 if each.reused else each.privacy.as_json()["epsilon"]
-        words = f"{each.statistic}: ε = {epsilon}, {each.bill.total.bytes:,} bytes"
+        loss = each.privacy.loss
+        size = "0" if each.reused else f"{loss.size:g}"
+        words = f"{each.statistic}: {loss.letter} = {size}, {each.bill.total.bytes:,} bytes"
         rows.append((f"question {number}", words))
     return f"<h2>Questions</h2>{pairs(rows)}"
 
@@ -163,7 +168,7 @@ def image(path: Path) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A page that needs nothing else to be read."""
+    """A self-contained page."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
@@ -174,7 +179,7 @@ def page(title: str, body: str) -> str:
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> str:
-    """A table of names and what is said of them."""
+    """A table with two columns: names and values."""
     cells = (
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
         for name, value in rows

@@ -1,4 +1,4 @@
-"""What a person sees at the terminal. Results go to standard output, all else to standard error."""
+"""Output for people at a terminal: results on standard output, all else on standard error."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tallyroom.protocols.statistics.estimates import shape_of
-from tallyroom.simulation.reports.tables import error_parts, spread, texts
+from tallyroom.simulation.reports.tables import counted, error_parts, spread, texts
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress as RunProgress
 from tallyroom.simulation.runtimes import Report
@@ -21,22 +21,22 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def show_study_key(key: str) -> None:
-    """As `show_key`. The coordinator knows the questions of a study, not the study itself."""
+    """Like `show_key`. The coordinator knows the questions of a study, not the study itself."""
     err.print(
-        f"a study under the key {key}; the same command with --key {key} goes on with it where it "
-        "was, and asks and pays for nothing twice",
+        f"a study under the key {key}; the same command with --key {key} continues it where it "
+        "stopped, and neither asks nor pays for anything twice",
         markup=False,
     )
 
 
 def show_key(key: str) -> None:
-    """At once, so that whoever is cut off can come back for the answer."""
+    """Shows the key at once, so that an analyst who is cut off can fetch the answer later."""
     err.print(f"asked under the key {key}; --resume {key} finds the answer again", markup=False)
 
 
 @contextmanager
 def show_progress() -> Iterator[Report]:
-    """Parties, phase and bytes as they change; silent where standard error is not a terminal."""
+    """Shows parties, phase and bytes as they change; silent if stderr is not a terminal."""
     if not err.is_terminal:
         yield lambda _: None
         return
@@ -68,7 +68,7 @@ def show_progress() -> Iterator[Report]:
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, the same aligned in plain text elsewhere."""
+    """Prints a table on a terminal, and aligned plain text elsewhere."""
     console = Console(highlight=False)
     if console.is_terminal:
         table = Table(*heads, header_style="bold", box=None, pad_edge=False)
@@ -110,39 +110,44 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "error", _error_words(error)
     for name, part in error_parts(result):
         yield "", f"{name}: {_error_words(part)}"
+    if result.covered and not result.shape.scalar:
+        yield "±", result.covered
     if result.data:
         yield "data", escape(", ".join(result.origin()))
     if grid := result.data.get("grid"):
         yield "grid", str(grid)
-    epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
+    loss = privacy.loss
+    size = f"{loss.size:g}" if loss.bounded else "inf (NOT PRIVATE)"
     delta = f", δ = {privacy.delta:.2g}" if privacy.delta else ""
-    yield "privacy", f"ε = {epsilon}{delta}; {privacy.mechanism}; noise: {privacy.noise}"
+    yield "privacy", f"{loss.letter} = {size}{delta}; {privacy.mechanism}; noise: {privacy.noise}"
     yield "protected", escape(privacy.protects)
     if trust := federation.get("trust"):
         yield "trust", str(trust)
     yield "trust", escape(privacy.threat_model)
     yield (
         "federation",
-        f"{_counted(federation['parties'], 'party', 'parties')}, "
-        f"{_counted(federation['servers'], 'server', 'servers')}, "
+        f"{counted(federation['parties'], 'party', 'parties')}, "
+        f"{counted(federation['servers'], 'server', 'servers')}, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
     for number, asked in enumerate(result.questions, 1):
-        cost = "inf" if asked.privacy.epsilon is None else f"{asked.privacy.epsilon:g}"
+        loss = asked.privacy.loss
         yield (
             f"question {number}",
-            f"{asked.statistic}, ε = {0 if asked.reused else cost}, "
+            f"{asked.statistic}, {loss.letter} = {0 if asked.reused else loss.size:g}, "
             f"{asked.bill.total.bytes:,} bytes",
         )
     for party, reason in result.caught_by_name:
         yield "caught", f"{party}: {reason}"
     yield (
         "bill",
-        f"{bill.total.bytes:,} bytes, {bill.total.messages:,} messages, {bill.rounds} rounds; "
+        f"{bill.total.bytes:,} bytes, {counted(bill.total.messages, 'message', 'messages')}, "
+        f"{counted(bill.rounds, 'round', 'rounds')}; "
         f"{bill.party_bytes().mean():,.0f} bytes per party",
     )
     for link, tally in bill.by_link().items():
-        yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
+        noun = "message" if tally.messages == 1 else "messages"
+        yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} {noun}"
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"
     if times := result.network_times:
@@ -154,11 +159,7 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _error_words(error: Mapping[str, float]) -> str:
-    """What every shape has, and what is its own."""
+    """The errors that every shape has, then those of its own."""
     own = {name: value for name, value in error.items() if name not in ("rmse", "max")}
     told = [f"rmse {error['rmse']:.4g}", f"largest {error['max']:.4g}"]
     return ", ".join(told + [f"{name.replace('_', ' ')} {own[name]:.4g}" for name in own])
-
-
-def _counted(number: object, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"

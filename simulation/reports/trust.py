@@ -1,4 +1,4 @@
-"""The table of trust: what each installed aggregator promises, and what it costs."""
+"""The table of trust: the promises and costs of each installed aggregator."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from tallyroom.simulation.reports.terminal import show_table
 
 HEADS = ("aggregator", "may collude", "cheaters", "rounds", "a party sends", "offers", "options")
 LEGEND = (
-    "bytes that a party sends for a vector of L ring elements among n parties and m servers, "
-    "k its records"
+    "bytes that a party with k records sends for a vector of L ring elements among n parties and "
+    "m servers"
 )
 
 
 def promises() -> dict[str, dict[str, object]]:
-    """All that aggregators state of themselves, with as many servers as they have by default.
+    """Everything that aggregators state about themselves, with their default number of servers.
 
-    One that cannot be loaded has only its `error`.
+    An aggregator that cannot be loaded has only its `error`.
     """
     found: dict[str, dict[str, object]] = {}
     for name in aggregator_names():
@@ -49,7 +49,7 @@ def promise(aggregator: Aggregator) -> dict[str, object]:
 
 
 def options_of(aggregator: Aggregator) -> dict[str, object]:
-    """Its options, with their defaults."""
+    """The options of an aggregator, with their defaults."""
     if not dataclasses.is_dataclass(aggregator):
         return {}
     return {field.name: field.default for field in dataclasses.fields(aggregator)}
@@ -61,7 +61,7 @@ def collusion(model: ThreatModel, servers: int) -> str:
 
 
 def show_promises(rows: dict[str, dict[str, object]]) -> None:
-    """A table, and sentences below it."""
+    """Prints a table, and sentences below it."""
     able = {name: row for name, row in rows.items() if "error" not in row}
     show_table(HEADS, [tuple(_cells(name, row)) for name, row in able.items()])
     print(f"\na party sends: {LEGEND}")

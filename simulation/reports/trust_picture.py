@@ -1,4 +1,4 @@
-"""A picture of whom an aggregator trusts, drawn from what it states of itself."""
+"""A picture of whom an aggregator trusts, drawn from what it states about itself."""
 
 import html
 
@@ -10,8 +10,8 @@ TOP = 56
 
 
 def trust_picture(name: str, model: ThreatModel, servers: int) -> str:
-    """Parties, servers and the analyst. What may collude is within the dashed line; who sees data
-    in the clear has a thick one."""
+    """Draws parties, servers and the analyst. The dashed line encloses those that may collude; a
+    thick line marks a server that sees data in the clear."""
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" style="width:100%;color:inherit" '
         f'aria-label="{html.escape(in_words(name, model, servers))}">'
@@ -39,7 +39,7 @@ def trust_picture(name: str, model: ThreatModel, servers: int) -> str:
 
 
 def in_words(name: str, model: ThreatModel, servers: int) -> str:
-    """The same for who does not see it."""
+    """The picture in words, for readers who do not see it."""
     who = f"any {model.colluding} of {servers}" if model.colluding else "no"
     return f"{name}: {who} servers may collude with the analyst; a server {_seen(model)}"
 

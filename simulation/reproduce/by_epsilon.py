@@ -1,4 +1,4 @@
-"""Errors of several methods at several ε: their sizes, rows and lines."""
+"""Errors of several methods at several ε: sizes, table rows and plotted lines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +32,6 @@ def draw_lines(
     colours: Sequence[str] = COLOURS,
     markers: Sequence[str] = MARKERS,
 ) -> None:
-    """A line for each label."""
+    """Draws a line for each label."""
     for (label, values), colour, marker in zip(lines.items(), colours, markers, strict=False):
         axes.plot(epsilons, values, color=colour, marker=marker, ms=4, lw=1.2, label=label)

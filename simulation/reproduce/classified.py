@@ -1,4 +1,4 @@
-"""Scores and labels that the experiments on classifiers run on."""
+"""Scores and labels for the experiments on classifiers."""
 
 import os
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ SEED = 20211
 
 @dataclass(frozen=True)
 class Scores:
-    """`source` says what data it is."""
+    """`source` names the data."""
 
     score: NDArray[np.float64]
     positive: NDArray[np.bool]
     source: str
 
     def sample(self, positives: int, negatives: int, rng: np.random.Generator) -> "Scores":
-        """So many of each class, without replacement."""
+        """Draws so many records of each class, without replacement."""
         chosen = np.concatenate(
             [
                 rng.choice(np.flatnonzero(self.positive), positives, replace=False),
@@ -35,13 +35,13 @@ class Scores:
 FILES = {
     "bank": ("bank_full.csv.gz", "label=y", (45211, 0.117, 1.9)),
     "adult": ("adult.csv.gz", "label=income&positive=>50K", (48842, 0.239, 1.9)),
-    "heart": ("framingham.csv.gz", "label=TenYearCHD", (4240, 0.152, 0.9)),
+    "heart": ("framingham.csv.gz", "label=TenYearCHD&missing=mean", (4240, 0.152, 0.9)),
     "diabetes": ("diabetes130.csv.xz", "label=readmitted&positive=NO", (101766, 0.539, 0.5)),
 }
-"""The file, what it predicts, and what is made up where it is not there: records, prevalence and
-how far the classes lie apart."""
+"""The file, the column to predict, and what to make up if the file is missing: the number of
+records, the prevalence and the distance between the classes."""
 TURNED = ("diabetes",)
-"""Where the positive records are those of all other labels: readmitted, early or late."""
+"""Sets in which every label but the named one is positive: readmission, early or late."""
 
 
 def data_folder() -> Path:
@@ -51,7 +51,8 @@ def data_folder() -> Path:
 
 
 def classified(name: str, whole: bool = False) -> Scores:
-    """A logistic regression's scores of the half it was not trained on, or of the whole file."""
+    """Scores by a logistic regression of the half that it was not trained on, or of the whole
+    file."""
     file, query, shape = FILES[name]
     path = data_folder() / file
     if not path.exists():
@@ -66,8 +67,9 @@ def classified(name: str, whole: bool = False) -> Scores:
 
 
 def messages() -> Scores:
-    """S2's SMS: a logistic regression on which words a message has, without stop words, scores the
-    tenth it was not trained on; positive is ham. S2's own model is private, this one is not."""
+    """S2's SMS: a logistic regression on the words of a message, without stop words, scores the
+    tenth that it was not trained on; ham is positive. S2's own model is private, this one is
+    not."""
     path = data_folder() / "sms_spam.csv.gz"
     if not path.exists():
         return made_up(558, 0.862, 4.0)
@@ -91,7 +93,7 @@ def messages() -> Scores:
 
 
 def tweets() -> Scores:
-    """In place of S2's TWITTER, which cannot be had: made up, with its class sizes."""
+    """Made-up scores with the class sizes of S2's TWITTER, which is not available."""
     rng = np.random.default_rng(SEED)
     positive = np.arange(684) < 385
     score = 1 / (1 + np.exp(0.6 - rng.normal(1.2 * positive)))

@@ -1,4 +1,4 @@
-"""Runs figures by name, and says what became of their claims."""
+"""Reproduces figures by name and reports the verdicts on their claims."""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ FOLDER = Path("reproduce")
 
 
 def named(names: Sequence[str]) -> list[Figure]:
-    """The figures asked for, each once.
+    """Returns the figures asked for, each once.
 
-    Raises `LocalError` on one that is unknown or cannot be tried here, before any runs.
+    Raises `LocalError` on a figure that is unknown or cannot be run here, before any runs.
     """
     asked = list(FIGURES) if "all" in names else list(dict.fromkeys(names))
     figures = [look_up("figure", name, FIGURES) for name in asked]
@@ -26,7 +26,8 @@ def named(names: Sequence[str]) -> list[Figure]:
 
 
 def folder_of(figure: Figure, chosen: Path | None) -> Path:
-    """File names begin with the figure's, so that one folder may hold several."""
+    """The default is a folder per figure; file names begin with the figure's, so several figures
+    may share a chosen folder."""
     return FOLDER / figure.name if chosen is None else chosen
 
 
@@ -37,9 +38,9 @@ def reproduce(
     as_json: bool,
     gallery: bool = False,
 ) -> None:
-    """One JSON object a line, or a few lines for people. A claim that fails is no error.
+    """Prints one JSON object per line, or a few lines for people. A failed claim is not an error.
 
-    A `gallery` is one page with all of them.
+    A `gallery` is one page with all figures.
     """
     shown: list[tuple[Figure, Outcome]] = []
     for figure in figures:

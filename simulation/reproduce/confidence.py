@@ -1,4 +1,4 @@
-"""Means over runs, with the error that their number leaves."""
+"""Means over runs, with confidence intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ CONFIDENCE = 0.999
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over independent runs and the half width of its two-sided Student interval."""
+    """The mean over independent runs and half the width of its two-sided Student interval."""
 
     value: float
     half_width: float
 
     @classmethod
     def of(cls, samples: Sequence[float], confidence: float = CONFIDENCE) -> Self:
-        """Raises ValueError for fewer than two samples: they bound nothing."""
+        """Raises ValueError for fewer than two samples, which give no interval."""
         count = len(samples)
         if count < 2:
             raise ValueError("an interval needs at least two runs")

@@ -1,4 +1,4 @@
-"""What a reproduced figure is: a claim, a run that measures, and criteria that may fail."""
+"""The contract of a reproduced figure: a claim, a run that measures, and criteria that may fail."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ Row = Mapping[str, Number]
 
 
 class Scale(StrEnum):
-    """`PAPER` has the paper's sizes and runs; `SMALL` takes seconds and proves little."""
+    """`PAPER` has the paper's sizes and number of runs; `SMALL` takes seconds and proves little."""
 
     PAPER = "paper"
     SMALL = "small"
@@ -22,10 +22,10 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`criteria` are what the claim comes to in numbers, in words, with whether each was met: the
-    claim as the paper states it, by which it is judged. Where that is not what the paper must have
-    computed, `ours` are the criteria of what we take it for, and `why` says what differs.
-    `measured` is the number behind a criterion.
+    """`criteria` states the claim in numbers, in words, with whether each criterion was met. It is
+    the claim as the paper states it, and decides the verdict. If the paper must have computed
+    something else, `ours` has the criteria for what we think it computed, and `why` explains the
+    difference. `measured` has the number behind a criterion.
     """
 
     criteria: Mapping[str, bool]
@@ -40,7 +40,7 @@ class Outcome:
         return _verdict(self.criteria)
 
     def verdict_at(self, scale: Scale) -> str:
-        """Too few runs cannot refute a claim."""
+        """With too few runs, a claim cannot be refuted."""
         return _at(scale, self.verdict)
 
     def our_verdict_at(self, scale: Scale) -> str:
@@ -57,10 +57,10 @@ def _at(scale: Scale, verdict: str) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """`claim` is one sentence with the section it is from. `run` writes into an existing folder.
+    """`claim` is one sentence with the section that it comes from. `run` writes into an existing
+    folder.
 
-    A claim that fails is a result. `package` is an optional dependency that `run` cannot do
-    without.
+    A failed claim is a result. `package` is an optional dependency that `run` needs.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Figure:
     package: str | None = None
 
     def check(self) -> None:
-        """Raises `LocalError` if the package it needs is not installed."""
+        """Raises `LocalError` if the required package is not installed."""
         if self.package is not None and find_spec(self.package) is None:
             raise LocalError(f"{self.name} needs the package {self.package}")
 
@@ -95,7 +95,7 @@ class Figure:
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> Path:
-    """A CSV with the columns of the first row; the others must have the same."""
+    """Writes a CSV with the columns of the first row; the other rows must have the same columns."""
     rows = list(rows)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -1,4 +1,4 @@
-"""What the drawn figures have in common."""
+"""Shared parts of the drawn figures."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from tallyroom.protocols.statistics.drawing import QUIET
 
-# Dark to light, so that they are told apart in grey too; markers tell them apart once more.
+# Dark to light, so that colours can be told apart in grey too; markers help further.
 COLOURS = ("#1b2a41", "#c8553d", "#2a9d8f", "#e9a23b")
 MARKERS = ("o", "s", "^", "D")
 
 
 def panels(title: str, names: Sequence[str], height: float = 4.2) -> tuple[Canvas, list[Axes]]:
-    """Panels side by side that share their vertical axis."""
+    """Makes panels side by side that share their vertical axis."""
     canvas = Canvas(figsize=(4.2 * len(names) + 0.6, height), dpi=150, layout="constrained")
     FigureCanvasAgg(canvas)
     canvas.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -33,7 +33,7 @@ def panels(title: str, names: Sequence[str], height: float = 4.2) -> tuple[Canva
 
 
 def log_axis(axes: Axes, which: str, label: str, subs: Sequence[float] = (1.0,)) -> None:
-    """A logarithmic axis with plain numbers at its decades, or at those times `subs`."""
+    """Makes an axis logarithmic with plain numbers at its decades, or at those times `subs`."""
     axis: Axis
     if which == "x":
         axes.set_xscale("log")
@@ -49,7 +49,7 @@ def log_axis(axes: Axes, which: str, label: str, subs: Sequence[float] = (1.0,))
 
 
 def level(axes: Axes, at: float, text: str) -> None:
-    """A quiet horizontal line, named above its right end."""
+    """Draws a quiet horizontal line, named above its right end."""
     axes.axhline(at, color=QUIET, lw=1, zorder=0)
     axes.annotate(
         text,
@@ -64,7 +64,7 @@ def level(axes: Axes, at: float, text: str) -> None:
 
 
 def legend_below(canvas: Canvas, axes: Sequence[Axes], columns: int) -> None:
-    """One legend under all panels, where it can cover no curve."""
+    """Draws one legend below all panels, where it cannot cover a curve."""
     named: dict[str, Artist] = {}
     for each in axes:
         handles, labels = each.get_legend_handles_labels()

@@ -1,6 +1,6 @@
-"""Error against ε of S0's tree, of the hierarchy of counts and of its monotone fit.
+"""Error by ε of S0's tree, of the hierarchy of counts and of its monotone fit.
 
-Tallyroom's own figure: the two mechanisms at the same ε on the same data, each against its theory.
+Tallyroom's own figure: both mechanisms at the same ε on the same data, each beside its theory.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ CURVES = {
     "hierarchy": "hierarchy of counts",
     "hierarchy_smoothed": "hierarchy, smoothed",
 }
-# All intervals of the figure together miss a right theory about once in a thousand times.
+# Together, all intervals of the figure miss a correct theory about once in a thousand times.
 FAMILY = 0.999
 
 
@@ -47,7 +47,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Errors:
-    """Mean squared errors of the curve at one ε, one value a run, and what theory expects."""
+    """Mean squared errors of the curve at one ε, one value per run, and the theoretical error."""
 
     epsilon: float
     squares: dict[str, tuple[float, ...]]
@@ -62,10 +62,10 @@ class Errors:
 
 
 def measure(points: int, runs: int, epsilon: Fraction) -> Errors:
-    """Noise is drawn on counts, exactly; errors are of the curve, hence divided by n²."""
+    """Noise is drawn on counts, exactly; errors are those of the curve, hence divided by n²."""
     tree, hierarchy = Tree(points), Hierarchy(points, best_branching(points))
     on_tree = DiscreteLaplace.spending(epsilon, tree.levels + 1)
-    on_counts = DiscreteLaplace.spending(epsilon, hierarchy.sensitivity)
+    on_counts = DiscreteLaplace.spending(epsilon, hierarchy.sensitivity.l1)
     randomness = Randomness.from_seed(SEED, f"both {points} {epsilon}")
     counts = poisson_counts(points, RATE, 0)
     nodes = hierarchy.node_counts(counts)
@@ -82,7 +82,7 @@ def measure(points: int, runs: int, epsilon: Fraction) -> Errors:
         for name, curve in curves.items():
             squares[name].append(float(np.mean(((curve - counts) / n) ** 2)))
     theory = {
-        # Theorem 1 with its constant put right: (L+1) noises, and 1/n².
+        # Theorem 1 with its constant corrected: (L+1) noises, and 1/n².
         "tree": tree.count_variance(on_tree.variance) / n**2,
         "hierarchy": float(hierarchy.prefix_variances(on_counts.variance).mean()) / n**2,
     }
@@ -90,7 +90,7 @@ def measure(points: int, runs: int, epsilon: Fraction) -> Errors:
 
 
 def pooled_gain(measured: Sequence[Errors]) -> float:
-    """Tree's error over the hierarchy's, each ε with equal weight."""
+    """The tree's error divided by the hierarchy's, each ε with equal weight."""
     scaled = {
         name: sum(each.mean(name).value / each.theory["tree"] for each in measured)
         for name in ("tree", "hierarchy")

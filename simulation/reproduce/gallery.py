@@ -1,6 +1,6 @@
 """The gallery: one page with every reproduced figure, its claim and the verdict on it.
 
-Everything on it is computed from the outcomes of this run; no verdict is written by hand.
+Everything on the page is computed from the outcomes of this run; no verdict is written by hand.
 """
 
 import html
@@ -21,7 +21,7 @@ OURS = "Our own measurements"
 
 
 def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: Scale) -> Path:
-    """Writes gallery.html, which needs nothing else to be read; returns its path."""
+    """Writes gallery.html, a self-contained page; returns its path."""
     shown = sorted(shown, key=lambda each: _order(each[0]))
     rows = [(figure.name, outcome.verdict_at(scale)) for figure, outcome in shown]
     small = (
@@ -46,7 +46,7 @@ def _paper(figure: Figure) -> str:
 
 
 def _order(figure: Figure) -> tuple[int, int, str]:
-    """Paper by paper, our own last; in each by number, those without one first."""
+    """Sorts by paper, ours last, then by figure number, figures without a number first."""
     name = figure.name.rstrip("0123456789")
     paper = [*PAPERS.values(), OURS].index(_paper(figure))
     return paper, int(figure.name[len(name) :] or 0), figure.name

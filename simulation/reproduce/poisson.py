@@ -18,7 +18,7 @@ SEED = 20211
 
 @dataclass(frozen=True)
 class PoissonRelease:
-    """One run: the true curve F at the N thresholds, and the private one, of `records` records."""
+    """One run: the true curve F at the N thresholds, and the private curve of `records` records."""
 
     truth: Points
     noisy: Points
@@ -26,9 +26,9 @@ class PoissonRelease:
 
 
 def poisson_counts(points: int, rate: float, run: int) -> Counts:
-    """Counts at the thresholds where each of `points` values is held by Pois(`rate`) records.
+    """Counts at the thresholds if each of `points` values is held by Pois(`rate`) records.
 
-    Synthetic, so its generator need not be secret. At least one record.
+    The data is synthetic, so its generator need not be secret. There is at least one record.
     """
     rng = np.random.default_rng([SEED, run, points, round(1000 * rate)])
     cells = rng.poisson(rate, points)
@@ -39,9 +39,9 @@ def poisson_counts(points: int, rate: float, run: int) -> Counts:
 def tree_releases(
     points: int, rate: float, epsilon: Fraction, runs: int
 ) -> Iterator[PoissonRelease]:
-    """Fresh data and fresh exact discrete noise in every run; F̂ as in S0 Eq. 2."""
+    """Draws fresh data and fresh exact discrete noise in every run; F̂ as in S0 Eq. 2."""
     tree = Tree(points)
-    # Theorem 1: a record's move is explained by L + 1 noises.
+    # Theorem 1: moving a record affects L + 1 noises.
     mechanism = DiscreteLaplace.spending(epsilon, tree.levels + 1)
     randomness = Randomness.from_seed(SEED, f"tree {points} {rate} {epsilon}")
     for run in range(runs):

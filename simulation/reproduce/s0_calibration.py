@@ -1,10 +1,10 @@
 """S0 Fig. 6 and 10: the error of a private Hosmer–Lemeshow statistic by ε, on Bank and Diabetes.
 
-S0's way is Algorithm 2 with its slips put right (`protocols.studies.hosmer_lemeshow`): with a
+S0's method is Algorithm 2 with its slips corrected (`protocols.studies.hosmer_lemeshow`): with a
 tree of L levels, (L + 1)/(L + 5) of ε for the quantiles and the rest for the counts. S0 does not
-say what becomes of a predicted count that noise makes 0 or less: here it is taken for one record.
-The project's own way is drawn beside it: the hierarchy, 0.3 of ε for quantiles, and predicted
-counts not below the deviation of their noise. Noise is what one server draws.
+say what happens to a predicted count that noise makes 0 or less: here it counts as one record. The
+project's own method is drawn beside it: the hierarchy, 0.3 of ε for quantiles, and predicted counts
+not below the deviation of their noise. The noise is that of one server.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.plans.thresholds import quantiles
-from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics.calibration import (
@@ -49,11 +49,11 @@ SIZES = {
     Scale.SMALL: Sizes(64, 5, ("0.5", "2", "8")),
 }
 DATA = {"s0-fig6": ("bank", "diabetes"), "s0-fig10": ("diabetes", "bank")}
-"""The figure's own data, and what S0 compares it with."""
+"""The data of the figure, and the data that S0 compares it with."""
 
 
 def terms_of(found: Calibration) -> Vector:
-    """The statistic's terms: of positives and of negatives, a column per group."""
+    """The terms of the statistic: of positives and of negatives, one column per group."""
     squares = (found.cells[:, 1] - found.cells[:, 0]) ** 2
     least = np.maximum(found.predicted, found.floor)
     terms: Vector = np.divide(squares, least, out=np.zeros_like(least), where=least > 0)
@@ -61,7 +61,7 @@ def terms_of(found: Calibration) -> Vector:
 
 
 class Calibrated:
-    """One data set, judged privately again and again."""
+    """One data set, evaluated privately again and again."""
 
     def __init__(self, data: Scores, points: int) -> None:
         self.data = data
@@ -72,12 +72,12 @@ class Calibrated:
         self.truth = Calibration([*at, 1.0], grouped(data.score, data.positive, at))
 
     def private(self, way: str, epsilon: Fraction, run: int) -> Calibration:
-        curve = MECHANISMS[WAYS[way][0]](len(self.x))
+        curve = STRATEGIES[WAYS[way][0]](len(self.x))
         share = OWN_SHARE
         if way == "s0":
-            share = Fraction(curve.sensitivity, curve.sensitivity + 4)
+            share = Fraction(curve.sensitivity.l1, curve.sensitivity.l1 + 4)
         source = Randomness.from_seed(SEED, f"calibration {way} {epsilon} {run}")
-        noise = DiscreteLaplace.spending(share * epsilon, curve.sensitivity)
+        noise = DiscreteLaplace.spending(share * epsilon, curve.sensitivity.l1)
         drawn = noise.draw(curve.noises, source).view(np.uint64)
         released = (curve.measure(self.counts) + curve.place(drawn)).view(np.int64)
         found = curve.estimate(released.astype(np.float64), len(self.data.score))
@@ -91,11 +91,11 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of the private statistic, relative to the true one, at one ε.
+    """Errors of the private statistic, relative to the true one, at one ε.
 
     `squared` is the mean squared error; `spread` the deviation of the squared error over the runs;
-    `statistic` that of the statistic itself; `lowest` is how far the term of the positives in the
-    lowest group errs, and `other` the same of the worst other term, both means over the runs in
+    `statistic` the deviation of the statistic itself; `lowest` is the mean error of the term of
+    positives in the lowest group, and `other` that of the worst other term, both over the runs in
     which no quantiles coincide.
     """
 
@@ -142,7 +142,7 @@ def measure(name: str, data: Scores, sizes: Sizes) -> list[Errors]:
 
 
 def judge(name: str, measured: Sequence[Errors]) -> dict[str, bool]:
-    """Of S0's way alone."""
+    """Judges S0's method alone."""
     own, other = DATA[name]
     by = {
         data: [each for each in measured if (each.data, each.way) == (data, "s0")]

@@ -1,7 +1,7 @@
-"""S0 §4: what a curve costs in bytes, by asking every party at every threshold or by keys.
+"""S0 §4: the bytes of a curve, by asking every party at every threshold or by keys.
 
 Metered in real runs, message by message. Pointwise (§4.1) here sends all of B in one round, which
-is cheaper than to repeat the aggregation for every threshold as S0 does; that is metered as well.
+is cheaper than repeating the aggregation for every threshold as S0 does; that is metered as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ from tallyroom.simulation.reproduce.drawing import COLOURS, legend_below, log_ax
 
 SEED = 4
 AGGREGATORS = {"pointwise": "additive", "keys": "fss?domain=fine&verified=no"}
-# With three servers and more the keys are of another kind, whose length grows with |B|.
+# With three or more servers the keys are of another kind, whose length grows with |B|.
 MORE_SERVERS = "fss"
-# The query is JSON: its digits grow with log n and log |B|.
+# The query is JSON: it gets longer with log n and log |B|.
 MOST_TEXT_GROWTH = 16
 LAST = 1 << 14
 
@@ -40,10 +40,10 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class Metered:
+class MeteredRun:
     """Bytes of one run (of |B| runs, if repeated), by phase.
 
-    `uploads` are what parties send to servers, `shares` what servers send to whoever asked.
+    `uploads` are bytes from parties to servers, `shares` those from servers to the asking side.
     """
 
     way: str
@@ -59,20 +59,20 @@ class Metered:
         return dict(self.__dict__)
 
 
-def meter(way: str, parties: int, thresholds: int, servers: int = 2) -> Metered:
-    """One curve of `thresholds` points from parties with one record each, through the servers."""
+def meter(way: str, parties: int, thresholds: int, servers: int = 2) -> MeteredRun:
+    """Meters one curve of `thresholds` points from parties with one record each."""
     aggregator = AGGREGATORS[way] if servers == 2 else MORE_SERVERS
     with _federation(aggregator, parties, servers) as federation:
         return _ask(federation, way, parties, servers, thresholds)
 
 
-def meter_repeated(parties: int, thresholds: int) -> Metered:
-    """S0 §4.1 to the letter: the aggregation repeated, one threshold at a time."""
+def meter_repeated(parties: int, thresholds: int) -> MeteredRun:
+    """S0 §4.1 to the letter: the aggregation is repeated for each threshold."""
     runs = []
     for _ in range(thresholds):  # a new federation each time: one that has the curve asks nobody
         with _federation("additive", parties, 2) as federation:
             runs.append(_ask(federation, "repeated", parties, 2, 1))
-    return Metered(
+    return MeteredRun(
         way="repeated",
         parties=parties,
         servers=2,
@@ -85,7 +85,7 @@ def meter_repeated(parties: int, thresholds: int) -> Metered:
 
 
 def crossing(pointwise: Callable[[int], int], keys: Callable[[int], int]) -> int | None:
-    """The least |B| where pointwise costs more in all, by bisection on real runs; None if none."""
+    """The least |B| at which pointwise costs more in total, by bisection on real runs, or None."""
     low, high = 0, 1
     while pointwise(high) <= keys(high):
         low, high = high, 2 * high
@@ -100,8 +100,8 @@ def crossing(pointwise: Callable[[int], int], keys: Callable[[int], int]) -> int
     return high
 
 
-def judge(metered: Sequence[Metered], crossings: dict[int, int | None]) -> dict[str, bool]:
-    """Exact identities between counted bytes: no statistics."""
+def judge(metered: Sequence[MeteredRun], crossings: dict[int, int | None]) -> dict[str, bool]:
+    """Checks exact identities between counted bytes, without statistics."""
     pointwise = [each for each in metered if each.way == "pointwise"]
     keys = [each for each in metered if each.way == "keys"]
     growth = max(_growth(pointwise), _growth(keys))
@@ -122,8 +122,8 @@ def judge(metered: Sequence[Metered], crossings: dict[int, int | None]) -> dict[
     }
 
 
-def _growth(metered: Sequence[Metered]) -> float:
-    """By how many bytes the texts of queries differ that name the same aggregator."""
+def _growth(metered: Sequence[MeteredRun]) -> float:
+    """By how many bytes queries that name the same aggregator differ in length."""
     text = [each.query / (each.parties + each.servers) for each in metered]
     return max(text) - min(text)
 
@@ -189,7 +189,7 @@ def run(folder: Path, scale: Scale) -> Outcome:
 
 
 def _federation(aggregator: str, parties: int, servers: int) -> Federation:
-    """Few hosts: parties in a block are billed what each alone would be."""
+    """Uses few hosts: parties in a block are billed as each would be alone."""
     return Federation(
         parties=parties,
         servers=servers,
@@ -200,12 +200,15 @@ def _federation(aggregator: str, parties: int, servers: int) -> Federation:
     )
 
 
-def _ask(federation: Federation, way: str, parties: int, servers: int, thresholds: int) -> Metered:
-    """S0's own mechanism, which publishes |B| counts; the hierarchy publishes its nodes."""
-    question = Ecdf(value="score", thresholds=thresholds, mechanism="tree")
+def _ask(
+    federation: Federation, way: str, parties: int, servers: int, thresholds: int
+) -> MeteredRun:
+    """Asks with S0's own mechanism, which publishes |B| counts; the hierarchy publishes its
+    nodes."""
+    question = Ecdf(value="score", thresholds=thresholds, strategy="tree")
     bill = federation.run(question, 1.0).bill
     phases = bill.by_phase()
-    return Metered(
+    return MeteredRun(
         way,
         parties,
         servers,
@@ -221,8 +224,8 @@ def _total(way: str, parties: int, thresholds: int) -> int:
     return meter(way, parties, thresholds).total
 
 
-def _saving(metered: Sequence[Metered], parties: int, thresholds: int) -> float:
-    """Pointwise's bytes over those of keys."""
+def _saving(metered: Sequence[MeteredRun], parties: int, thresholds: int) -> float:
+    """The bytes of pointwise divided by those of keys."""
     at = {
         each.way: each.total
         for each in metered
@@ -233,8 +236,8 @@ def _saving(metered: Sequence[Metered], parties: int, thresholds: int) -> float:
 
 def _draw(
     path: Path,
-    metered: Sequence[Metered],
-    repeated: Sequence[Metered],
+    metered: Sequence[MeteredRun],
+    repeated: Sequence[MeteredRun],
     crossings: dict[int, int | None],
 ) -> Path:
     canvas, (axes,) = panels("S0 §4: metered bytes of one curve, m = 2 servers", [""])

@@ -18,8 +18,8 @@ from tallyroom.simulation.reproduce.poisson import SEED, tree_releases
 
 RATE = 3.0
 QUESTIONS = 1000
-# Below, the noise of F̂ exceeds the curve's whole range, which an inverse cannot leave; above, an
-# inverse is as near as the grid of N points lets it be.
+# Below this range, the noise of F̂ exceeds the curve's whole range, which an inverse cannot leave;
+# above it, an inverse is as accurate as the grid of N points allows.
 JUDGED = (0.1, 10.0)
 ORDER = 10.0
 ERRORS = {
@@ -47,7 +47,7 @@ class Errors:
 
     @property
     def spread(self) -> float:
-        """The largest error over the smallest."""
+        """The largest error divided by the smallest."""
         values = [mean.value for mean in self.means.values()]
         return max(values) / min(values) if min(values) else float("inf")
 
@@ -75,7 +75,7 @@ def measure(points: int, runs: int, epsilon: Fraction) -> Errors:
 
 
 def judge_as_printed(measured: Sequence[Errors]) -> dict[str, bool]:
-    """§6.4 says it of the whole figure."""
+    """§6.4 makes the claim about the whole figure."""
     return {
         f"forward and inverse errors within a factor of {ORDER:g} at every ε": bool(measured)
         and all(each.spread <= ORDER for each in measured)
@@ -83,7 +83,7 @@ def judge_as_printed(measured: Sequence[Errors]) -> dict[str, bool]:
 
 
 def judge(measured: Sequence[Errors]) -> dict[str, bool]:
-    """Ours, where noise and grid leave something to compare."""
+    """Our criteria, over the range in which noise and grid allow a comparison."""
     low, high = JUDGED
     judged = [each for each in measured if low <= each.epsilon <= high]
     unsmoothed = [

@@ -1,8 +1,8 @@
 """S0 Fig. 5: the error of private ROC curves by ε; Fig. 1, 8 and 9: such curves.
 
-Both classes' curves are released within one ε and labels are private. S0 spends ε/2 on each (and
-counts 2ε where it is ε); its tree is otherwise as it is there, and so is its smoothing, within
-[0, 1]. The project's own mechanism is drawn beside it.
+Both classes' curves are released within one ε, and labels are private. S0 spends ε/2 on each (and
+counts 2ε where it is ε); otherwise its tree and its smoothing within [0, 1] are as in the paper.
+The project's own mechanism is drawn beside it.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ METHODS = {
     "hierarchy": ("hierarchy", "isotonic", "the hierarchy, isotonic"),
 }
 ALIKE = 1.25
-"""How much larger one norm's mean error may be, for both to do "about equally well"."""
+"""How much larger one norm's mean error may be if both do "about equally well"."""
 JUDGED_EPSILON = 0.2
 HALF = 0.5
 NEAR = 0.05
-"""Area between a curve and the truth up to which it "gives a good picture of the true one"."""
+"""The largest area between a curve and the truth that "gives a good picture of the true one"."""
 
 
 SIZES = {
@@ -44,7 +44,7 @@ SIZES = {
 
 
 class Released:
-    """One data set's counts, to be released again and again."""
+    """One data set's counts, released again and again."""
 
     def __init__(self, data: Scores, points: int) -> None:
         self.x = np.arange(1, points + 1) / points
@@ -55,10 +55,10 @@ class Released:
         self.truth = Judgement.of(shares_of(data.score, data.positive, ordered), ordered, "youden")
 
     def private(self, method: str, epsilon: Fraction, run: int, smooth: str = "") -> Judgement:
-        """With the noise that one server draws, the same for all smoothings of a mechanism."""
+        """Uses the noise that one server draws, the same for all smoothings of a mechanism."""
         mechanism, own, _ = METHODS[method]
         curves = ClassCurves(len(self.x), mechanism)
-        noise = DiscreteLaplace.spending(epsilon, curves.sensitivity).draw(
+        noise = DiscreteLaplace.spending(epsilon, curves.sensitivity.l1).draw(
             curves.noises, Randomness.from_seed(SEED, f"roc {mechanism} {epsilon} {run}")
         )
         released = curves.measure(self.total) + curves.place(noise.view(np.uint64))
@@ -234,7 +234,7 @@ class Example:
 
 
 def _distance(released: Released, found: Judgement) -> float:
-    """Mean distance between the points of the same thresholds: it is known of any curve."""
+    """Mean distance between points of the same thresholds, which is defined for any curve."""
     place = np.searchsorted(released.truth.thresholds, found.thresholds, side="right") - 1
     across = found.false_positive - released.truth.false_positive[place]
     up = found.true_positive - released.truth.true_positive[place]

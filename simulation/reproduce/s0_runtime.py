@@ -1,6 +1,6 @@
 """S0 Fig. 7: the time of smoothing, as the paper solves it (CVXOPT, §6.7) and as Tallyroom does.
 
-Eq. 3 as printed, with its box. CVXOPT gets sparse matrices: dense ones end at N = 2^10.
+Eq. 3 as printed, with its box. CVXOPT gets sparse matrices; dense ones reach only N = 2^10.
 """
 
 import time
@@ -58,7 +58,7 @@ class Times:
 
 
 def measure(points: int, runs: int) -> Times:
-    """Solvers take turns on each curve, so that a busy machine hits all of them alike."""
+    """Solvers take turns on each curve, so that a busy machine slows all of them alike."""
     from tallyroom.protocols.privacy.smoothing.reference import (
         smooth_by_cvxopt,  # an optional dependency
     )
@@ -75,7 +75,7 @@ def measure(points: int, runs: int) -> Times:
         for name, (solve, p) in solvers.items():
             start = time.perf_counter()
             solve(release.noisy, p=p, levels=levels, box=True)
-            if run:  # the first one warms up
+            if run:  # the first run warms up
                 seconds[name].append(time.perf_counter() - start)
     return Times(points, {name: tuple(values) for name, values in seconds.items()})
 
@@ -88,7 +88,7 @@ def judge(measured: Sequence[Times]) -> dict[str, bool]:
 
 
 def exponent(measured: Sequence[Times], solver: str) -> float:
-    """k where time grows as N^k, fitted to the upper half of the sizes."""
+    """The exponent k if time grows as N^k, fitted to the upper half of the sizes."""
     upper = measured[len(measured) // 2 :]
     slope, _ = np.polyfit(
         np.log([each.points for each in upper]),

@@ -1,8 +1,8 @@
-"""S0 Fig. 2 and Fig. 3: what smoothing does to the error that the noise made.
+"""S0 Fig. 2 and Fig. 3: the effect of smoothing on the error of the noise.
 
-Both plot ‖F̃ − F‖²/‖F̂ − F‖² (§6.3) for Eq. 3 with p = 1 and p = 2. The paper's curves, where the
+Both plot ‖F̃ − F‖²/‖F̂ − F‖² (§6.3) for Eq. 3 with p = 1 and p = 2. The paper's curves, in which the
 1-norm multiplies the error at small ε, appear only without the [0,1] box that Eq. 3 prints. The
-verdict is on Eq. 3 as printed; that of the variant without the box stands beside it.
+verdict is about Eq. 3 as printed; that of the variant without the box stands beside it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,12 +72,13 @@ class Ratios:
 
     @property
     def gap(self) -> Mean:
-        """How far the 1-norm's ratio is above the 2-norm's: paired, the noise is the same."""
+        """How far the 1-norm's ratio is above the 2-norm's: paired, because the noise is the
+        same."""
         return Mean.of([a - b for a, b in zip(self.one, self.two, strict=True)])
 
 
 def measure(points: int, runs: int, rate: float, epsilon: Fraction) -> list[Ratios]:
-    """Without and with the box. Runs whose noise happens to be zero everywhere have no ratio."""
+    """Measures without and with the box. Runs without any noise have no ratio and are left out."""
     levels = Tree(points).levels
     ratios: dict[tuple[bool, int], list[float]] = {
         (box, p): [] for box in (False, True) for p in NORMS
@@ -113,8 +114,8 @@ def judge_epsilon(measured: Sequence[Ratios]) -> dict[str, bool]:
 
 
 def judge_rate(measured: Sequence[Ratios], norms: Sequence[int] = NORMS) -> dict[str, bool]:
-    """Fig. 3's claims (§6.3), on one variant of Eq. 3, in order of λ. It plots both norms, and
-    says of smoothing, not of one norm, that it improves the error."""
+    """Fig. 3's claims (§6.3), on one variant of Eq. 3, in order of λ. The figure plots both norms,
+    and the claim is about smoothing, not about one norm."""
     low, high = MODERATE
     moderate = [each for each in measured if low <= each.rate <= high]
     found: dict[str, bool] = {}
@@ -130,7 +131,7 @@ def judge_rate(measured: Sequence[Ratios], norms: Sequence[int] = NORMS) -> dict
 
 
 def ratios_in_words(measured: Sequence[Ratios], p: int, at: Sequence[float]) -> str:
-    """The numbers behind a criterion: from the least to the largest that was measured."""
+    """The numbers behind a criterion, at the least and at the largest of the measured values."""
     means = [each.mean(p).value for each in measured]
     worst = max(range(len(means)), key=means.__getitem__)
     return (
@@ -139,7 +140,7 @@ def ratios_in_words(measured: Sequence[Ratios], p: int, at: Sequence[float]) -> 
 
 
 def crossing(measured: Sequence[Ratios], p: int) -> float | None:
-    """The ε where the ratio last falls through 1, between two measured ones on a log scale."""
+    """The ε at which the ratio last falls through 1, interpolated on a log scale."""
     found = None
     for a, b in pairwise(measured):
         above, below = a.mean(p).value - 1.0, b.mean(p).value - 1.0

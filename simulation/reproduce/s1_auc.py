@@ -2,10 +2,10 @@
 
 A logistic regression is trained on part of the Diabetes data (readmitted within 30 days), as in S1,
 and scores a test set with as many positives as S1 has, 693, at the data's prevalence. Scores are
-cut into d values; labels are public. If the data is not there, scores are made up with the same
-class sizes and a similar AUC. Reports are those that parties send, made and read by the code that
-they use (`protocols.local.auc`). The error is against the AUC of the scores as they are, so what is
-lost to ties is in it. Theorem 3's bound is on the root of the mean square, drawn beside that.
+cut into d values; labels are public. If the file is missing, scores are made up with the same class
+sizes and a similar AUC. The parties' own code makes and reads the reports (`protocols.local.auc`).
+The error is relative to the AUC of the uncut scores, so it includes what is lost to ties. Theorem
+3's bound is on the root mean square error, which is drawn beside it.
 """
 
 import csv
@@ -23,6 +23,7 @@ from scipy import stats
 
 from tallyroom.protocols.local.auc import AucResponse
 from tallyroom.protocols.local.pairs import FIXED_POINT
+from tallyroom.simulation.reproduce.classified import data_folder
 from tallyroom.simulation.reproduce.confidence import Mean
 from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import (
@@ -33,7 +34,6 @@ from tallyroom.simulation.reproduce.drawing import (
     panels,
     save,
 )
-from tallyroom.simulation.reproduce.s1_kendall import data_folder
 
 Reals = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ DATA_FILE = "diabetes130.csv.xz"
 POSITIVES = 693
 PREVALENCE = 11_357 / 101_766
 SYNTHETIC_SHIFT = 0.5
-"""Of normal scores of positives, in deviations: their AUC is 0.64."""
+"""The shift of the positives' normal scores, in deviations: their AUC is 0.64."""
 COLUMNS = (
     "time_in_hospital",
     "num_lab_procedures",
@@ -54,15 +54,15 @@ COLUMNS = (
     "number_diagnoses",
 )
 ROBUST = 3.0
-"""How many times the error may grow from the least domain to the largest: the bound grows as α, and
-S1 calls the protocol quite robust."""
+"""How many times the error may grow from the smallest domain to the largest: the bound grows as α,
+and S1 calls the protocol quite robust."""
 FLAT = 1.5
 """S1: past ε = 2 results do not improve significantly."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores in [0, 1] with labels, and what data that is."""
+    """Scores in [0, 1] with labels, and the name of the data."""
 
     scores: Reals
     labels: NDArray[np.int64]
@@ -96,7 +96,7 @@ def held_out_scores(rng: np.random.Generator) -> Scored:
 
 
 def logistic_scores(features: Reals, labels: NDArray[np.int64], scored: Reals) -> Reals:
-    """Of a logistic regression by Newton's method, a little ridge and ten steps."""
+    """Scores by a logistic regression: Newton's method with a little ridge, ten steps."""
     centre, spread = features.mean(axis=0), features.std(axis=0)
 
     def design(raw: Reals) -> Reals:
@@ -114,9 +114,9 @@ def logistic_scores(features: Reals, labels: NDArray[np.int64], scored: Reals) -
 
 @dataclass(frozen=True)
 class Sizes:
-    """S1 has 20 runs: too few to tell a fall of 1.3 times from one of 1.5. The criteria
-    were written for fewer runs than these; the number was raised after a first full run had failed
-    one of them, as the figure's JSON says too."""
+    """S1 has 20 runs: too few to distinguish a fall of 1.3 times from one of 1.5. The criteria were
+    written for fewer runs than these; the number was raised after a first full run had failed one
+    of them, as the figure's JSON also says."""
 
     runs: int
     depths: tuple[int, ...]
@@ -131,7 +131,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Errors:
-    """At one ε and d = 2^depth: the mean absolute error, and the root of the mean square beside
+    """Errors at one ε and d = 2^depth: the mean absolute error, and the root mean square error with
     Theorem 3's bound on it."""
 
     epsilon: float

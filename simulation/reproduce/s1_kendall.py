@@ -1,24 +1,23 @@
 """S1 Fig. 4: Kendall's tau of two ratings, in the local model, in pairs, and with one noise.
 
-Kernel values are computed in the clear and the mechanisms' noise is added to them. That a run of
-the protocol gives exactly this is what `tests/protocols/pairwise` and `tests/statistical` show; a
-quarter of a million parties would take hours of garbling for the same numbers. S1 simulates its
-2PC primitive too.
+Kernel values are computed in the clear and the mechanisms' noise is added to them. Tests in
+`tests/protocols/pairwise` and `tests/statistical` show that a run of the protocol gives exactly
+this; a quarter of a million parties would take hours of garbling for the same numbers. S1 simulates
+its 2PC primitive too.
 
-S1's data (246,000 reviews with ratings from -1 to 5) could not be had. A sample of 1,000 reviews
-with ratings from 1 to 5 is drawn from with replacement, if it is there; if not, ratings with a
-similar tau are made up. Randomized response depends on how many values a record can take: 25 here,
-on which the claim is judged, and 36 in S1, which is measured beside it. With 36 it errs more: P = 1
-gains 4 to 11 times for ε ≤ 2, but then all pairs are not the worst. With 25 it gains 2 to 6 times.
-So neither way does all of the claim hold on this data. `s1_kendall_setups` has the errors in closed
-form and changes one thing at a time; the figure says what comes of it.
+S1's data (246,000 reviews with ratings from -1 to 5) is not available. We draw with replacement
+from a sample of 1,000 reviews with ratings from 1 to 5, if the file is there; otherwise ratings
+with a similar tau are made up. Randomized response depends on the number of values of a record: 25
+here, on which the claim is judged, and 36 in S1, which is measured too. With 36 its error is
+larger: P = 1 gains 4 to 11 times for ε ≤ 2, but then all pairs are not the worst. With 25 it gains
+2 to 6 times. So on this data the whole claim holds in neither case. `s1_kendall_setups` has the
+errors in closed form and changes one thing at a time; the figure states the result.
 """
 
 import csv
 import gzip
 import itertools
 import math
-import os
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from tallyroom.protocols.kernels.matchings import distinct_matchings
 from tallyroom.protocols.local import RandomizedResponse
 from tallyroom.protocols.statistics.pairwise import MOST_AUTOMATIC
 from tallyroom.simulation.reproduce.by_epsilon import draw_lines, row_of
+from tallyroom.simulation.reproduce.classified import data_folder
 from tallyroom.simulation.reproduce.confidence import Mean
 from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import (
@@ -55,26 +55,20 @@ DELTA_F = 2
 LEVELS = 5
 S1_LEVELS = 6
 COMPOSITION_DELTA = 1e-8
-"""S1 sets it so for all pairs."""
+"""The value that S1 uses for all pairs."""
 JUDGED = 2.0
 """S1 speaks of "high privacy regimes (ε ≤ 2)"."""
 ORDER = math.sqrt(10)
-"""Nearer to an order of magnitude than to none."""
+"""Closer to a factor of ten than to a factor of one, on a log scale."""
 PER_PAIR = (1, 2, 5)
 AUTOMATIC = MOST_AUTOMATIC
-"""Pairs of a record under noise on the total, as `auto` takes them."""
+"""Pairs per record under noise on the total, as `auto` chooses them."""
 
 DATA_FILE = "tripadvisor_ratings_sample1000.csv.gz"
 
 
-def data_folder() -> Path:
-    """`TALLY_DATA`, or the folder `shared/data` beside the project."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
-    return Path(os.environ.get("TALLY_DATA", beside))
-
-
 def ratings(records: int, rng: Generator) -> tuple[Cells, str]:
-    """The cell of each record's two ratings, and what data that is."""
+    """Returns the cell of each record's two ratings, and the name of the data."""
     path = data_folder() / DATA_FILE
     if path.exists():
         with gzip.open(path, "rt", newline="") as file:
@@ -88,7 +82,7 @@ def ratings(records: int, rng: Generator) -> tuple[Cells, str]:
 
 MARGINAL = (0.05, 0.07, 0.16, 0.32, 0.40)
 CORRELATION = 0.8
-"""Of normal variables that are cut into ratings: tau-a is 0.45."""
+"""The correlation of the normal variables that are cut into ratings: tau-a is 0.45."""
 
 
 def synthetic(records: int, rng: Generator) -> Cells:
@@ -100,7 +94,7 @@ def synthetic(records: int, rng: Generator) -> Cells:
 
 
 def kernel_matrix(levels: int) -> NDArray[np.float64]:
-    """A: sign · sign of two cells. It has zeros on its diagonal."""
+    """The matrix A of sign · sign of two cells. Its diagonal is zero."""
     first, second = np.divmod(np.arange(levels**2), levels)
     signs: NDArray[np.int64] = np.sign(first[:, None] - first) * np.sign(second[:, None] - second)
     return signs.astype(np.float64)
@@ -110,7 +104,7 @@ A = kernel_matrix(LEVELS)
 
 
 def tau(cells: Cells) -> float:
-    """Over all pairs."""
+    """Kendall's tau over all pairs."""
     n, counts = len(cells), np.bincount(cells, minlength=len(A)).astype(np.float64)
     return float(counts @ A @ counts / (n * (n - 1)))
 
@@ -161,7 +155,7 @@ def on_total(sample: Sample, epsilon: Fraction, rng: Generator) -> float:
 
 def randomized_response(levels: int) -> Method:
     """S1 Algorithm 1 without quantization: (1−β)^-2 times the mean of (e − b)ᵀA(e′ − b) over pairs
-    of reports, with b = β/k everywhere, for k cells of two ratings with so many levels."""
+    of reports, with b = β/k everywhere, for the k cells of two ratings with `levels` levels."""
     matrix = kernel_matrix(levels)
     k = levels**2
 
@@ -185,8 +179,8 @@ def randomized_response(levels: int) -> Method:
 
 
 def all_pairs(sample: Sample, epsilon: Fraction, rng: Generator) -> float:
-    """Every pair with noise of its own, by advanced composition: the mean of n(n−1)/2 Laplace
-    noises, which is normal."""
+    """Gives every pair its own noise, by advanced composition: the mean of n(n−1)/2 Laplace noises,
+    which is normal."""
     n = len(sample.cells)
     each = epsilon_each(float(epsilon), n - 1, COMPOSITION_DELTA)
     deviation = math.sqrt(2 * (DELTA_F / each) ** 2 / math.comb(n, 2))
@@ -236,12 +230,12 @@ class Errors:
 
     @property
     def gains(self) -> dict[str, float]:
-        """How many times less P = 1 errs than the methods it is compared with."""
+        """How many times smaller the error of P = 1 is than that of each compared method."""
         return {name: self.value(name) / self.value("p1") for name in COMPARED}
 
 
 def measure(cells: Cells, runs: int, epsilons: Sequence[str], rng: Generator) -> list[Errors]:
-    """A run draws its pairs once, for every ε: the noise is drawn anew."""
+    """A run draws its pairs once for all ε; the noise is drawn anew."""
     truth = tau(cells)
     errors: dict[str, dict[str, list[float]]] = {
         epsilon: {name: [] for name in METHODS} for epsilon in epsilons
@@ -279,8 +273,8 @@ def judge(measured: Sequence[Errors]) -> dict[str, bool]:
 
 
 def explain(cells: Cells, epsilons: Sequence[str]) -> tuple[str, dict[str, dict[str, float]]]:
-    """What a gain of an order of magnitude over randomized response depends on: in words, and how
-    many times less P = 1 errs in each set-up at each ε ≤ 2, in closed form."""
+    """Explains what a tenfold gain over randomized response depends on: in words, and as the gain
+    of P = 1 in each set-up at each ε ≤ 2, in closed form."""
     shares = np.bincount(cells, minlength=len(A)) / len(cells)
     judged = [each for each in epsilons if float(each) <= JUDGED]
     found = {

@@ -1,9 +1,9 @@
-"""Why S1's Fig. 4 comes out otherwise on the data that is to be had: errors in closed form.
+"""Why S1's Fig. 4 looks different on the data that is available: errors in closed form.
 
-How many times less P = 1 errs than randomized response follows from n, ε, the number k of values
-that a record can take, how ratings are distributed, and the noise of a pair. So the figure's set-up
-can be changed one thing at a time: k, ratings with the tau that S1 reports, and noise of the scale
-that its Theorem 5 states for kernels within [0, 1], which Kendall's is not.
+The gain of P = 1 over randomized response follows from n, ε, the number k of values of a record,
+the distribution of the ratings, and the noise of a pair. So the figure's set-up can be changed one
+thing at a time: k, ratings with the tau that S1 reports, and noise of the scale that its Theorem 5
+states for kernels within [0, 1], which Kendall's is not.
 """
 
 import math
@@ -24,8 +24,8 @@ S1_TAU = 0.58
 
 @dataclass(frozen=True)
 class SetUp:
-    """Ratings on `levels` levels, `shares` of the records in each of the cells. A pair's noise has
-    the scale `noise_range`/ε: that of the kernel, or less, and then it does not cost ε but more."""
+    """Ratings on `levels` levels, with `shares` of the records in each of the cells. A pair's noise
+    has the scale `noise_range`/ε: with less than the kernel's range it costs more than ε."""
 
     name: str
     levels: int
@@ -55,24 +55,24 @@ class SetUp:
         return math.sqrt(first + second)
 
     def one_pair(self, epsilon: Fraction, n: int) -> float:
-        """The deviation with P = 1: of n/2 pairs' values and of their noise."""
+        """The deviation with P = 1: that of n/2 pairs' values and of their noise."""
         values = float(self.shares @ self.kernel**2 @ self.shares) - self.tau**2
         return math.sqrt((values + 2 * (self.noise_range / float(epsilon)) ** 2) / (n / 2))
 
     def gain(self, epsilon: Fraction, n: int) -> float:
-        """How many times less P = 1 errs than randomized response."""
+        """How many times smaller the error of P = 1 is than that of randomized response."""
         return self.response(epsilon, n) / self.one_pair(epsilon, n)
 
 
 def on_six_levels(shares: Reals, levels: int) -> Reals:
-    """The same records among 36 cells, of which S1 counts them: one level is empty."""
+    """Puts the same records among S1's 36 cells; one level stays empty."""
     wide = np.zeros((6, 6))
     wide[:levels, :levels] = shares.reshape(levels, levels)
     return wide.ravel()
 
 
 def with_tau(marginal: Reals, tau: float) -> Reals:
-    """Two ratings cut from normal variables that are correlated so that tau-a is this."""
+    """Cuts two ratings from normal variables whose correlation gives this tau-a."""
     cuts = np.concatenate([[-8.0], stats.norm.ppf(np.cumsum(marginal)[:-1]), [8.0]])
 
     def shares(correlation: float) -> Reals:
@@ -88,8 +88,8 @@ def with_tau(marginal: Reals, tau: float) -> Reals:
 
 
 def set_ups(shares: Reals, levels: int) -> list[SetUp]:
-    """As it is judged; with S1's k; with six levels that are all in use and S1's tau; and with the
-    noise that Theorem 5 has for kernels within [0, 1], half of what signs from -1 to 1 need."""
+    """As judged; with S1's k; with six levels all in use and S1's tau; and with the noise that
+    Theorem 5 has for kernels within [0, 1], half of what signs from -1 to 1 need."""
     even = with_tau(np.full(6, 1 / 6), S1_TAU)
     return [
         SetUp("this data, k = 25", levels, shares),

@@ -1,8 +1,8 @@
-"""S2 Fig. 4(a): how small a difference in AUC PriROC tells apart, by n·ε.
+"""S2 Fig. 4(a): the smallest difference in AUC that PriROC can distinguish, by n·ε.
 
 S2 varies the product n·ε alone. Here n is fixed. A data set of AUC a has half its records positive;
-g_i positives are ranked below the i-th negative, Σ g = (1 − a)(n/2)² (S2 prints n/2), and scores
-are the ranks, evenly spaced in [0, 1].
+g_i positives rank below the i-th negative, Σ g = (1 − a)(n/2)² (S2 prints n/2), and scores are the
+ranks, evenly spaced in [0, 1].
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS, panels, sav
 
 Labels = NDArray[np.bool]
 PAPER = {200: 0.1, 500: 0.05, 1000: 0.025, 2000: 0.025}
-"""n·ε, and the smallest difference that S2 tells apart there."""
+"""n·ε, and the smallest difference that S2 distinguishes there."""
 LEVEL = 0.05
 STEP = 0.025
 METHODS = {"priroc": False, "priroc_fix": True}
@@ -47,7 +47,7 @@ SIZES = {
 
 
 def ladder(records: int, area: float) -> Labels:
-    """Labels by growing score whose AUC is `area`, to within a pair.
+    """Labels by increasing score whose AUC is `area`, to within a pair.
 
     g falls as (1 − u)^k with the mean 1 − a, k = a/(1 − a): a curve without corners.
     """
@@ -74,7 +74,7 @@ def ladder(records: int, area: float) -> Labels:
 def noisy_areas(
     labels: Labels, fixed: bool, epsilon: Fraction, repeats: int, name: str
 ) -> list[float]:
-    """AUC of the private curve, with fresh noise every time. Every record has a cell of its own."""
+    """AUC of the private curve, with fresh noise each time. Every record has a cell of its own."""
     found = []
     for repeat in range(repeats):
         release = priroc(
@@ -91,7 +91,7 @@ def noisy_areas(
 
 
 def power(areas: Mapping[float, list[float]]) -> tuple[float, float]:
-    """The least difference, in steps, at which every pair is told apart, and the largest p-value
+    """The least difference, in steps, at which every pair is distinguished, and the largest p-value
     there; NaN if there is none."""
     ladder_of = sorted(areas)
     for steps in range(1, len(ladder_of)):
@@ -121,7 +121,7 @@ def measure(sizes: Sizes) -> list[dict[str, Number]]:
                 for area in sizes.areas
             }
             difference, largest = power(areas)
-            # Numbers in tables are finite: none found is worse than all that was tried.
+            # Numbers in tables must be finite: "none found" is worse than all that was tried.
             tried = round(sizes.areas[-1] - sizes.areas[0] + STEP, 3)
             row[method] = tried if np.isnan(difference) else difference
             row[f"{method}_p"] = 1.0 if np.isnan(largest) else largest

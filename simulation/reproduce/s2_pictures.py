@@ -186,7 +186,7 @@ def run_fig6(folder: Path, scale: Scale) -> Outcome:
 # --- Fig. 8 ---
 
 RIDGE, RADIUS = 0.01, 1.0
-"""Of output perturbation: the penalty of a record, and how long coefficients are taken to be."""
+"""Output perturbation: the penalty per record, and the assumed length of the coefficients."""
 
 
 def output_perturbed(records: int, seed: int) -> Points:
@@ -220,7 +220,7 @@ def fig8_rows(sizes: Sizes) -> list[dict[str, Number]]:
 
 
 def fig8_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[str, str]]:
-    """A plot shows the slope if it has half of it, in the same direction."""
+    """A plot shows the slope if it has at least half of it, in the same direction."""
     raw = np.array([float(row["raw"]) for row in rows])
     sloped = np.abs(raw) >= SLOPE
     criteria = {
@@ -261,8 +261,8 @@ def run_fig8(folder: Path, scale: Scale) -> Outcome:
 
 
 def earnings(most: int | None) -> tuple[Points, Points, str]:
-    """Of least squares on earnings and on their logarithm, by gender, age, region and education,
-    names having an entry each; made up where the file is not there."""
+    """Residuals of least squares on earnings and on their logarithm, by gender, age, region and
+    education, with an entry per name; made up if the file is missing."""
     path = data_folder() / CPS
     if path.exists():
         table = read_table(path, delimiter=None)
@@ -332,7 +332,7 @@ def run_fig9(folder: Path, scale: Scale) -> Outcome:
 
 
 def _draw(path: Path, title: str, shown: dict[str, Points]) -> Path:
-    """Three plots a row, each on axes of its own."""
+    """Draws three plots per row, each on axes of its own."""
     down = -(-len(shown) // 3)
     canvas, first = panels(title, list(shown)[:3], height=3.6 * down)
     for each in first:

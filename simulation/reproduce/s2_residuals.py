@@ -1,15 +1,15 @@
 """S2 Fig. 7 and Table 1: which violations of a linear model private residual plots show.
 
-As in S2, coefficients are those of least squares on the records, which are not private: what is
-judged is the plot, by `protocols.privacy.prirp`, which says where it differs from S2's. S2 writes
-N(0, x) for a variance, as it writes N(0, σ²); results for x read as a standard deviation are told
-beside, and so is Table 1 with residuals from the line y = x in place of least squares: these two
-readings give S2's panel of raw records, and least squares does not. They came after the criteria
-had failed, and judge nothing.
+As in S2, coefficients are those of least squares on the records, which are not private: the plot is
+judged, made by `protocols.privacy.prirp`, which says where it differs from S2's. S2 writes N(0, x)
+for a variance, as it writes N(0, σ²); results for x read as a standard deviation are reported too,
+and so is Table 1 with residuals from the line y = x instead of least squares: these two readings
+give S2's panel of raw records, and least squares does not. They were added after the criteria had
+failed, and judge nothing.
 
-The distance of two samples is that which a threshold sees, a lower bound of their total variation
-distance; S2 does not say how it estimates that from 1000 draws each. Here there are fewer. S2
-varies the product n·ε: here ε is 1, and n the product.
+The distance of two samples is the one that a threshold sees, a lower bound of their total variation
+distance; S2 does not say how it estimates that from 1000 draws each. Here there are fewer draws. S2
+varies the product n·ε: here ε is 1, and n is the product.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ TOLD = 0.95
 FIG7 = {500: 0.9, 1000: 0.95, 2000: 0.95, 5000: 0.95}
 """n·ε, and the distance from S2: "exceeds 0.95 when nε ≥ 1000 and is ≥ 0.9 when nε ≥ 500"."""
 TABLE1 = {1000: (0.02, 0.002), 2000: (0.01, 0.0015), 5000: (0.008, 0.001)}
-"""n·ε, and the least α and β that S2 tells from 0 in private plots."""
+"""n·ε, and the least α and β that S2 distinguishes from 0 in private plots."""
 PLAIN = {1000: (0.0097, 0.000301), 2000: (0.0067, 0.000215), 5000: (0.0041, 0.000135)}
-"""n, and the same in plots of the raw records."""
+"""n, and the least α and β that S2 distinguishes from 0 in plots of the raw records."""
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 READINGS = ("variance", "deviation", "line")
-"""What N(0, αx + 1) is read as; for `line`, a deviation, and residuals are those of y = x."""
+"""How N(0, αx + 1) is read; `line` reads a deviation, and takes residuals from y = x."""
 Points = tuple[Column, Column]
 
 
@@ -57,8 +57,8 @@ SIZES = {
 def model(
     records: int, seed: int, lower: float, spread: float = 0.0, bend: float = 0.0, **of: float
 ) -> Points:
-    """Fitted values and residuals of y = x + bend·x² + ξ, the variance of ξ being 1 + spread·x
-    (or its deviation), for x uniform from `lower` to 50. `base` 0 leaves the 1 out; with `line` the
+    """Fitted values and residuals of y = x + bend·x² + ξ for x uniform from `lower` to 50, where
+    the variance (or the deviation) of ξ is 1 + spread·x. `base` 0 leaves out the 1; with `line` the
     fitted value is x."""
     generator = np.random.default_rng([SEED, seed])
     x = generator.uniform(lower, 50, records)
@@ -78,8 +78,8 @@ def private(points: Points, seed: int, name: str) -> Points:
 
 
 def distances(true: TruePlot, expected: Column, drawn: list[Points]) -> list[float]:
-    """Of each plot's shares of the 100 cells, and of what lies in none of them, from those
-    expected."""
+    """Distances of each plot's shares of the 100 cells, and of the rest outside them, from the
+    expected shares."""
     found = []
     for points in drawn:
         shares = true.shares(*points)
@@ -131,8 +131,8 @@ def run_fig7(folder: Path, scale: Scale) -> Outcome:
 
 
 def table1_rows(sizes: Sizes) -> list[dict[str, Number]]:
-    """One row for each n, violation, way (private or plain) and reading: the distance at so many
-    times S2's least α or β."""
+    """One row per n, violation, way (private or plain) and reading: the distance at several
+    multiples of S2's least α or β."""
     return [
         row
         for n in sizes.table1
@@ -142,7 +142,7 @@ def table1_rows(sizes: Sizes) -> list[dict[str, Number]]:
 
 
 def _rows_of(sizes: Sizes, n: int, readings: Sequence[str]) -> list[dict[str, Number]]:
-    """With residuals of least squares, or from the line."""
+    """Rows with residuals of least squares, or from the line."""
     rows: list[dict[str, Number]] = []
     given = {"line": 1.0} if "line" in readings else {}
     ideal = [model(n, run, 0.0, **given) for run in range(sizes.runs)]
@@ -170,7 +170,7 @@ def _rows_of(sizes: Sizes, n: int, readings: Sequence[str]) -> list[dict[str, Nu
 
 
 def table1_criteria(rows: list[dict[str, Number]]) -> dict[str, bool]:
-    """At S2's own least α and β; other readings are told, and judge nothing."""
+    """Judges at S2's own least α and β; other readings are reported but not judged."""
     return {
         f"S2 Table 1, {row['way']}, n{'·ε' if row['way'] == 'private' else ''} = {row['n']}: "
         f"{'α' if row['violation'] == 'alpha' else 'β'} = {row['paper']:g} is told from 0 with a "

@@ -1,10 +1,10 @@
 """S2 Fig. 2 and 3: errors of private ROC curves, of their AUC and of the area between.
 
-On S2's SMS; and on Bank and Adult, with one in ten of the held-out records, some 2,300, in place of
-its TWITTER, which could not be had. SMS came last, after the criteria had failed on the other two.
-SmoothS is S3's AUC with Cauchy noise and its binormal curve, under the noise of this project, which
-is a fifth of S3's scale or less at a β three times as large. S3's own, which S2 compared with, is
-told beside and judges nothing: it came after the criteria had failed.
+It uses S2's SMS; and in place of TWITTER, which is not available, Bank and Adult with one in ten of
+the held-out records, some 2,300. SMS was added last, after the criteria had failed on the other
+two. SmoothS is S3's AUC with Cauchy noise and its binormal curve, with this project's noise, which
+has a fifth of S3's scale or less at a β three times as large. S3's own noise, which S2 compared
+with, is reported too but judges nothing: it was added after the criteria had failed.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def data_of(scale: Scale) -> dict[str, Scores]:
 
 
 def judged(method: str, cells: NDArray[np.int64], epsilon: Fraction, source: Randomness) -> Vector:
-    """The private curve, false positive rates over true ones. `cells` has a row per class."""
+    """The private curve: false and true positive rates. `cells` has a row per class."""
     if method in ("SmoothS", WITH_S3_NOISE):
         at = np.arange(CELLS, dtype=np.float64)
         positive, negative = np.repeat(at, cells[1]), np.repeat(at, cells[0])
@@ -69,7 +69,7 @@ def judged(method: str, cells: NDArray[np.int64], epsilon: Fraction, source: Ran
 
 
 def cells_of(data: Scores) -> NDArray[np.int64]:
-    """Counts by score, a row per class."""
+    """Counts by score, with a row per class."""
     place = np.minimum((data.score * CELLS).astype(np.int64), CELLS - 1)
     return np.stack(
         [np.bincount(place[data.positive == each], minlength=CELLS) for each in (False, True)]

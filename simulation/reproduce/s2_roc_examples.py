@@ -1,6 +1,6 @@
 """S2 Fig. 1: private ROC curves by PriROC on SMS and TWITTER, at ε = 1 and 0.1.
 
-TWITTER is made up, with S2's class sizes; what it shows is no evidence about S2's own. S2 draws one
+TWITTER is made up, with S2's class sizes; it is no evidence about S2's own data. S2 draws one
 random curve of each; the criteria are about the mean of 20.
 """
 
@@ -19,9 +19,9 @@ from tallyroom.simulation.reproduce.drawing import COLOURS, legend_below, panels
 from tallyroom.simulation.reproduce.s2_roc import cells_of, judged, truth_of
 
 Curve = NDArray[np.float64]
-"""False positive rates over true ones."""
+"""Points of false and true positive rates."""
 NEAR = 0.1
-"""Mean area between a private curve and the truth up to which it tracks it "quite well"."""
+"""The largest mean area between a private curve and the truth that tracks it "quite well"."""
 EPSILONS = ("1", "0.1")
 RUNS = {Scale.PAPER: 20, Scale.SMALL: 3}
 

@@ -1,4 +1,4 @@
-"""S3 Fig. 2: who knows all records but one label recovers that label from an exact AUC."""
+"""S3 Fig. 2: an adversary who knows all but one label recovers that label from an exact AUC."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Sca
 from tallyroom.simulation.reproduce.drawing import level, panels, save
 
 HIGH = 0.9
-"""What "high probability" comes to, at the smallest size and most digits."""
+"""What "high probability" means, at the smallest size and most digits."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ SIZES = {
 
 
 def guess_label(ranking: NDArray[np.bool], released: float) -> bool:
-    """The adversary: `ranking` are the labels of all other records, best score last. The target
-    is put at every place with either label; the label whose AUC comes nearest to the released one
-    is guessed, the more frequent one of those that tie."""
+    """The adversary: `ranking` has the labels of all other records, best score last. It tries the
+    target at every place with either label, and guesses the label whose AUC comes nearest to the
+    released one; on a tie, the more frequent label among those that tie."""
     positives = np.concatenate([[0], np.cumsum(ranking)])
     negatives = np.arange(len(ranking) + 1) - positives
     n, m = int(positives[-1]), int(negatives[-1])
@@ -45,7 +45,7 @@ def guess_label(ranking: NDArray[np.bool], released: float) -> bool:
 
 
 def attack(data: Scores, digits: int, target: int) -> bool:
-    """Whether the label of the target is guessed right, from an AUC of so many digits."""
+    """Whether the target's label is guessed right from an AUC rounded to `digits` digits."""
     order = np.argsort(data.score, kind="stable")
     ranked = data.positive[order]
     below = np.cumsum(~ranked)

@@ -1,6 +1,6 @@
 """S3 Fig. 5: the error that privacy adds to AUC and average precision, beside that of sampling.
 
-S3's panels are of its diabetes data, which could not be had: this is Adult. Its noise has the
+S3's panels show its diabetes data, which is not available: Adult takes its place. The noise has the
 tighter constants of `protocols.privacy.smooth_sensitivity`.
 """
 
@@ -32,9 +32,9 @@ METRICS: dict[str, Metric] = {
     "AP": (average_precision, smooth_average_precision),
 }
 SIMILAR = 1.5
-"""A DP error up to so many times the estimation error is "similar or smaller"."""
+"""A DP error up to this many times the estimation error is "similar or smaller"."""
 MUCH = 2.0
-"""What "much higher" comes to, at the least."""
+"""The least factor that counts as "much higher"."""
 JUDGED_EPSILON = 1.0
 
 
@@ -55,12 +55,12 @@ SIZES = {
 
 
 def measure(data: Scores, sizes: Sizes) -> list[dict[str, Number]]:
-    """Mean absolute errors: of a private value, and of the sample's from the population's."""
+    """Mean absolute errors: of a private value, and of the sample's value from the population's."""
     rows: list[dict[str, Number]] = []
     for name, (exact, smooth) in METRICS.items():
         for size in sizes.positives:
             rng = np.random.default_rng([SEED, size])
-            # Prevalence changes AP: the population has as many of each class too.
+            # Prevalence changes AP, so the population has equally many of each class too.
             most = min(int(data.positive.sum()), int((~data.positive).sum()), 5000)
             whole = data.sample(most, most, np.random.default_rng(SEED))
             population = float(exact(whole.score[whole.positive], whole.score[~whole.positive]))

@@ -1,7 +1,7 @@
-"""S3 Fig. 3, 4 and 6: smooth sensitivity of AUC, what is released of AUC and average precision, and
-binormal ROC curves of a private AUC.
+"""S3 Fig. 3, 4 and 6: smooth sensitivity of AUC, private AUC and average precision, and binormal
+ROC curves from a private AUC.
 
-Where S3 has its diabetes data, which could not be had, this is Adult. Noise has the tighter
+Adult takes the place of S3's diabetes data, which is not available. The noise has the tighter
 constants of `protocols.privacy.smooth_sensitivity`.
 """
 
@@ -69,7 +69,7 @@ def run_fig3(folder: Path, scale: Scale) -> Outcome:
 DRAWS = {Scale.PAPER: 2000, Scale.SMALL: 40}
 FIG4_SIZES = {Scale.PAPER: (100, 1000), Scale.SMALL: (50, 300)}
 TIGHT = 5.0
-"""How many times narrower "clustered tightly" is, at the least; the sizes differ by ten."""
+"""The least factor by which "clustered tightly" is narrower; the sizes differ by ten."""
 OFTEN = 0.1
 
 
@@ -118,7 +118,7 @@ def run_fig4(folder: Path, scale: Scale) -> Outcome:
 # --- Fig. 6 ---
 
 CURVES = {Scale.PAPER: (1000, 400), Scale.SMALL: (200, 30)}
-"""Records of each class, and private curves."""
+"""Records of each class, and number of private curves."""
 GOOD = 0.05
 SHAPES = {"Y ~ N(1, 1)": 1.0, "Y ~ N(1, 0.5)": 0.5, "Y ~ N(1, 1.5)": 1.5}
 X = np.linspace(0, 1, 201)

@@ -1,7 +1,7 @@
-"""The data that S4's experiments run on, coded by a schema whose bounds are taken to be public.
+"""The data of S4's experiments, coded by a schema whose bounds are taken to be public.
 
-S4's Infarct is not public: Framingham's ten-year risk stands in for it, a small set of two classes.
-Where a file is not there, records are made up.
+S4's Infarct is not public: Framingham's ten-year risk takes its place, a small set of two classes.
+If a file is missing, records are made up.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ FILES = {
     "framingham": ("framingham.csv.gz", "TenYearCHD", ()),
     "adult": ("adult.csv.gz", "income", ("split",)),
 }
-"""The file, what is predicted, and columns that are no attributes. Rows that lack a value are left
-out, as S4 seems to have done with Adult's."""
+"""The file, the column to predict, and columns that are not attributes. Rows with a missing value
+are left out, as S4 seems to have done with Adult."""
 MADE_UP = {
     "iris": (150, 4, 3),
     "satellite": (6435, 36, 6),
@@ -39,7 +39,7 @@ MADE_UP = {
 
 @dataclass(frozen=True)
 class Records:
-    """`columns` are numbers within [−1, 1], or places of names, by attribute."""
+    """`columns` are numbers within [−1, 1], or indices of names, by attribute."""
 
     attributes: list[Attribute]
     columns: list[Column]
@@ -59,7 +59,7 @@ class Records:
         return design_of(self.attributes, self.columns)
 
     def codes(self, bins: int) -> Integers:
-        """One row a record, numbers in so many bins."""
+        """One row per record, numbers in `bins` bins."""
         coded = [
             np.minimum(((column + 1) / 2 * bins).astype(np.int64), bins - 1)
             if each.bounds
@@ -69,12 +69,12 @@ class Records:
         return np.stack(coded, axis=1)
 
     def sizes(self, bins: int) -> list[int]:
-        """Of every name that the file has there is one: no value is any other."""
+        """The number of values of each attribute: no value is outside the names in the file."""
         return [bins if each.bounds else len(each.names) for each in self.attributes]
 
 
 def records_of(name: str, most: int | None = None) -> Records:
-    """One of the four sets; at most so many records of it, by a fixed shuffle."""
+    """One of the four sets; at most `most` records of it, by a fixed shuffle."""
     path = data_folder() / FILES[name][0]
     found = _read(name) if path.exists() else _made_up(name)
     if most is None or most >= len(found):

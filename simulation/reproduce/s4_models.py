@@ -1,10 +1,10 @@
 """S4 Fig. 1 and 2: models on projected histograms, by cross-validation.
 
-OLR and OMLR are fits to the raw records, HLR and HMLR fits to the rows of a projected histogram
+OLR and OMLR are fits to the raw records, HLR and HMLR are fits to the rows of a projected histogram
 with S4's own k and γ, A = B = ½. PLR is Chaudhuri's objective perturbation in Euclid's norm, drawn
-in floating point, which is for experiments alone; PMLR is one for each class at ε/q, normalised.
-Its penalty is the least that pays for a third of ε: S4 does not say what it took. Predictors are
-bounded by what the files hold, which S4 takes to be public. Names have an entry each.
+in floating point, which is acceptable only in experiments; PMLR is one PLR per class at ε/q,
+normalised. Its penalty is the least that pays for a third of ε: S4 does not state its own.
+Predictors are bounded by the files' ranges, which S4 takes to be public. Names have an entry each.
 """
 
 import math
@@ -26,8 +26,7 @@ from tallyroom.protocols.privacy.projected import (
 )
 from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.statistics.class_model import ClassModel, design_of
-from tallyroom.protocols.statistics.hand_till import hand_till
+from tallyroom.protocols.statistics.class_model import ClassModel, design_of, hand_till
 from tallyroom.protocols.statistics.softmax import fit_softmax
 from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import (
@@ -49,16 +48,16 @@ EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 KS = (1, 2, 3, 4, 5, 6)
 GAMMAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 NEAR = 0.05
-"""What "near optimal" is taken for: that much of the area below the best. S4 has no number."""
+"""How far below the best area still counts as "near optimal". S4 has no number."""
 GOOD = 0.1
-"""What "good" is taken for, likewise."""
+"""How far below the best area still counts as "good", likewise."""
 NOTHING = 0.5
-"""The area of a model of no rows: it predicts the same for everybody."""
+"""The area of a model without rows, which predicts the same for everybody."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """`steps` is how far a fit to raw records goes, `most` how many records of a set there are."""
+    """`steps` is how far a fit to raw records goes, `most` the number of records of a set."""
 
     folds: int
     sets: tuple[str, ...]
@@ -82,7 +81,7 @@ def histogram_model(
     k: int | None = None,
     gamma: float | None = None,
 ) -> ClassModel | None:
-    """HLR or HMLR; None where no cell passes, or too many would."""
+    """Fits HLR or HMLR; returns None if no cell passes, or too many would."""
     shape = PublicShape(len(train), len(train.attributes), train.count)
     k = k or _k(shape)
     gamma = gamma or _gamma(shape, k)
@@ -91,7 +90,7 @@ def histogram_model(
     table = train.codes(shape.bins)
     chosen = private_projection(table, train.classes, k, (1 - share) * whole, randomness)
     if k == len(train.attributes):
-        share = Fraction(1)  # there was nothing to choose, and nothing was spent
+        share = Fraction(1)  # there was nothing to choose, so nothing was spent
     sizes = train.sizes(shape.bins)
     space = Space((*(sizes[at] for at in chosen), train.count))
     cells = space.encode(np.column_stack([table[:, chosen], train.classes]))
@@ -127,7 +126,7 @@ def _gamma(shape: PublicShape, k: int) -> float:
 
 
 def objective_model(train: Records, epsilon: float, generator: np.random.Generator) -> ClassModel:
-    """PLR or PMLR."""
+    """Fits PLR or PMLR."""
     design = train.design
     wanted = [1] if train.count == 2 else list(range(train.count))
     share = Fraction(str(epsilon)) / len(wanted)
@@ -144,14 +143,14 @@ def objective_model(train: Records, epsilon: float, generator: np.random.Generat
 
 
 def plain_model(train: Records, steps: int) -> ClassModel:
-    """OLR or OMLR."""
+    """Fits OLR or OMLR."""
     weights = np.ones(len(train))
     fitted = fit_softmax(train.design, train.classes, weights, train.count, steps=steps)
     return ClassModel("class", [str(at) for at in range(train.count)], train.attributes, fitted)
 
 
 def judged(model: ClassModel | None, test: Records) -> float:
-    """The area of its predictions on records that it has not seen."""
+    """The area of the model's predictions on records that it has not seen."""
     if model is None:
         return NOTHING
     by_name = {
@@ -211,7 +210,7 @@ def medians(rows: list[dict[str, Number]], name: str) -> dict[str, float]:
 
 
 def fig1_criteria(rows: list[dict[str, Number]]) -> dict[str, bool]:
-    """By medians over folds."""
+    """Judges by medians over folds."""
     criteria: dict[str, bool] = {}
     for name in dict.fromkeys(str(row["data"]) for row in rows):
         found = medians(rows, name)
@@ -246,7 +245,7 @@ def run_fig1(folder: Path, scale: Scale) -> Outcome:
 
 
 def fig2_rows(sizes: Sizes) -> list[dict[str, Number]]:
-    """The median area where one of ε, k and γ varies, and the value that S4 estimates for it."""
+    """The median area when one of ε, k and γ varies, and S4's estimate for it."""
     rows: list[dict[str, Number]] = []
     for name in sizes.sets:
         records = records_of(name, sizes.most)

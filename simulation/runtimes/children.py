@@ -23,9 +23,8 @@ from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.coordinator_process import run_coordinator
 from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.process import ServerConfig, run_server
-from tallyroom.simulation.misbehaviour import Misbehaviour
+from tallyroom.simulation.misbehaviour import Misbehaviour, ScriptedBlock
 from tallyroom.simulation.networks.emulation import Outlet
-from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.store import keep_private
 
 
@@ -41,7 +40,7 @@ def preload() -> None:
     # OpenSSL looks its ciphers and curves up when they are first used: here, once for all.
     Randomness(bytes(KEY_BYTES)).bytes(1)
     now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
-    Authority.create("nobody's", now, day).issue(Identity(Role.PARTY), now, day).signet()
+    Authority.create("nobody's", now, day).issue(Identity(Role.PARTY), now, day).signer()
     gc.collect()
     gc.freeze()
 

@@ -140,6 +140,10 @@ class Runtime(ABC):
     def stop(self) -> None:
         """Takes the federation down; nothing it started is left."""
 
+    def role_processes(self) -> dict[str, list[int]]:
+        """Process ids on this machine by role, for figures of CPU and memory."""
+        return {}
+
     def __enter__(self) -> Self:
         self.start()
         return self

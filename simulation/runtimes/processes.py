@@ -57,6 +57,14 @@ class Processes(Runtime):
         self._network: Emulation = NoEmulation()
         self._outlets: dict[str, Outlet] = {}
 
+    def role_processes(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for name, process in self.children.items():
+            if process.pid is not None:
+                role = name.partition("-")[0].replace("host", "party")
+                found.setdefault(role, []).append(process.pid)
+        return found
+
     def start(self) -> None:
         if self.layout.network is not None:
             self._network = emulated(self.layout.network)

@@ -1,7 +1,7 @@
 """`ray`: every role is an actor of a Ray cluster, on one machine or on many.
 
 One actor for each block of parties, for each server and for the coordinator. Messages travel as
-bytes through the process that asks, which keeps what everybody was told (`places`); so its line
+bytes through the process that asks, which keeps what everybody was told (`handles`); so its line
 bounds what a cluster gains, and computing is what is spread. All of it is a simulation: a Ray
 cluster is one trust domain, and nothing is private from whoever runs it.
 """
@@ -18,23 +18,28 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.loop import Job, MessageLoop, Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
-from tallyroom.simulation.runtimes.carried import Accounts, Carried, WorkItem, submitted_to
+from tallyroom.simulation.runtimes.actor_handles import ActorHandle, Told
+from tallyroom.simulation.runtimes.actors import (
+    Call,
+    CoordinatorRecipe,
+    HostRecipe,
+    Recipe,
+    ServerRecipe,
+    Spent,
+)
 from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
 from tallyroom.simulation.runtimes.contract import Layout, Progress
-from tallyroom.simulation.runtimes.coordinator_facade import BegunRun, Closed, time_after
-from tallyroom.simulation.runtimes.places import ActorPlace, Told
-from tallyroom.simulation.runtimes.seats import (
-    Call,
-    CoordinatorSeating,
-    HostSeating,
-    Seating,
-    ServerSeating,
-    Spent,
+from tallyroom.simulation.runtimes.inprocess import (
+    BegunRun,
+    LoopRuntime,
+    RunAccounts,
+    submitted_to,
+    time_after,
 )
 from tallyroom.simulation.runtimes.spread_bulk import SpreadBulk
 
@@ -42,19 +47,50 @@ LIFETIME = dt.timedelta(days=365)
 SECRET_BYTES = 16
 
 
-class Ray(Carried[ActorPlace]):
+class ActorLoop(MessageLoop[ActorHandle]):
+    """The message loop over actors, which work side by side."""
+
+    at_once: ClassVar[int] = 1 << 16
+
+    def __init__(
+        self,
+        everybody: Iterable[ActorHandle],
+        servers: Sequence[ActorHandle],
+        coordinator: ActorHandle,
+    ) -> None:
+        super().__init__(servers, coordinator)
+        self._everybody = list(everybody)
+
+    @property
+    def busy(self) -> bool:
+        return any(handle.busy for handle in self._everybody)
+
+    def post(self, job: Job[ActorHandle]) -> None:
+        data = None if job.message is None else job.message.encode()
+        job.node.tell(Told(job.kind, job.run, data, job))
+
+    def next(self) -> tuple[Job[ActorHandle], Reply]:
+        heads = {handle.head: handle for handle in self._everybody if handle.busy}
+        ready, _ = the_engine().wait(list(heads), num_returns=1)
+        handle = heads[ready[0]]
+        job, answer = handle.answer()
+        answer.raise_error()
+        assert job is not None
+        return job, answer.reply(job.run, handle.name)
+
+
+class Ray(LoopRuntime[ActorHandle]):
     name: ClassVar[str] = "ray"
     summary: ClassVar[str] = "actors of a Ray cluster, on one machine or many; one trust domain"
     own_hosts: ClassVar[int] = 0
     trust: ClassVar[str] = "simulation: a Ray cluster is one trust domain"
-    at_once: ClassVar[int] = 1 << 16
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
         self._ours = False
-        self.places: dict[str, ActorPlace] = {}
-        self._hosts: list[tuple[Ids, ActorPlace]] = []
-        self._servers: list[ActorPlace] = []
+        self.handles: dict[str, ActorHandle] = {}
+        self._hosts: list[tuple[Ids, ActorHandle]] = []
+        self._servers: list[ActorHandle] = []
         self._watched: dict[tuple[Role, int], Meter] = {}
         self._refusing: set[int] = set()
         self._last_time = 0
@@ -62,14 +98,14 @@ class Ray(Carried[ActorPlace]):
     def start(self) -> None:
         self._ours = connect()
         try:
-            self._seat_everybody()
-            for place in self.places.values():
-                place.ready()
+            self._start_actors()
+            for handle in self.handles.values():
+                handle.ready()
         except BaseException:
             self.stop()
             raise
 
-    def _seat_everybody(self) -> None:
+    def _start_actors(self) -> None:
         """Secrets are drawn here: an actor that is made anew has to draw what it drew before."""
         layout, now = self.layout, dt.datetime.now(dt.UTC)
         secret = layout.seed
@@ -83,7 +119,7 @@ class Ray(Carried[ActorPlace]):
         self._authority = servers[0].authority
         for i, credentials in enumerate(servers):
             name = Role.SERVER.named(i)
-            seating = ServerSeating(
+            recipe = ServerRecipe(
                 secret,
                 layout.store_of(name),
                 i,
@@ -92,11 +128,11 @@ class Ray(Carried[ActorPlace]):
                 layout.cap_delta,
                 SpreadBulk,
             )
-            self._servers.append(self._seat(name, seating))
+            self._servers.append(self._start_actor(name, recipe))
         holdings = layout.holdings
-        self._seat(
+        self._start_actor(
             "coordinator",
-            CoordinatorSeating(
+            CoordinatorRecipe(
                 secret,
                 layout.store_of("coordinator"),
                 holdings.ids,
@@ -111,7 +147,7 @@ class Ray(Carried[ActorPlace]):
         for number, block in enumerate(holdings.blocks(layout.hosts)):
             name = f"host-{number}"
             identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
-            host = HostSeating(
+            host = HostRecipe(
                 secret,
                 layout.store_of(name),
                 block,
@@ -120,110 +156,92 @@ class Ray(Carried[ActorPlace]):
                 layout.policy,
                 layout.misbehaviour,
             )
-            self._hosts.append((block.ids, self._seat(name, host)))
+            self._hosts.append((block.ids, self._start_actor(name, host)))
 
-    def _seat(self, name: str, seating: Seating) -> ActorPlace:
-        self.places[name] = ActorPlace(name, seating)
-        return self.places[name]
+    def _start_actor(self, name: str, recipe: Recipe) -> ActorHandle:
+        self.handles[name] = ActorHandle(name, recipe)
+        return self.handles[name]
 
     def stop(self) -> None:
-        for place in self.places.values():
-            place.stop()
-        self.places.clear()
+        for handle in self.handles.values():
+            handle.stop()
+        self.handles.clear()
         self._hosts.clear()
         self._servers.clear()
         if self._ours:
             disconnect()
             self._ours = False
 
-    # --- where participants live: in actors ---
-
     @property
-    def server_places(self) -> Sequence[ActorPlace]:
-        return self._servers
-
-    @property
-    def coordinator_place(self) -> ActorPlace:
-        if not self.places:
+    def coordinator_handle(self) -> ActorHandle:
+        if not self.handles:
             raise LocalError("the federation is not started")
-        return self.places["coordinator"]
+        return self.handles["coordinator"]
 
-    @property
-    def host_places(self) -> Sequence[tuple[Ids, ActorPlace]]:
-        return self._hosts
+    def _loop(self) -> MessageLoop[ActorHandle]:
+        loop = ActorLoop(self.handles.values(), self._servers, self.coordinator_handle)
+        for ids, handle in self._hosts:
+            loop.enter(ids, handle)
+        return loop
 
-    def _put(self, question: Question) -> BegunRun:
+    def _begin(self, question: Question) -> BegunRun:
         self._watched.clear()
         self._refusing.clear()
-        place = self.coordinator_place
+        handle = self.coordinator_handle
         now = time_after(self._last_time, self.layout.seed is not None)
-        answer = place.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
-        told = place.journal[-1]
+        answer = handle.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
+        told = handle.journal[-1]
         if answer.error is not None:
-            place.journal.remove(told)
+            handle.journal.remove(told)
             answer.raise_error()
         begun: BegunRun = answer.result
         if begun.earlier is not None:
-            place.journal.remove(told)
+            handle.journal.remove(told)
         else:
             self._last_time = now or 0
         told.run = begun.run
-        outcome = answer.outcome(begun.run, place.name)
-        return BegunRun(begun.query, begun.run, outcome, begun.earlier)
+        reply = answer.reply(begun.run, handle.name)
+        return BegunRun(begun.query, begun.run, reply, begun.earlier)
 
-    def _close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
-        closed: Closed = self.coordinator_place.ask(
+    def _close(self, query: Query, run: bytes, contributors: Ids) -> tuple[bool, list[bytes]]:
+        closed: tuple[bool, list[bytes]] = self.coordinator_handle.ask(
             Call.CLOSE, run, (query, run, contributors)
         ).result
         return closed
 
-    def _send(self, errand: WorkItem[ActorPlace]) -> None:
-        data = None if errand.message is None else errand.message.encode()
-        errand.place.tell(Told(errand.task, errand.run, data, errand))
-
-    def _next(self) -> tuple[WorkItem[ActorPlace], Reply]:
-        heads = {place.head: place for place in self.places.values() if place.busy}
-        ready, _ = the_engine().wait(list(heads), num_returns=1)
-        place = heads[ready[0]]
-        errand, answer = place.answer()
-        answer.raise_error()
-        assert errand is not None
-        return errand, answer.outcome(errand.run, place.name)
-
-    @property
-    def _under_way(self) -> bool:
-        return any(place.busy for place in self.places.values())
-
-    def _settle(self, run: bytes) -> Accounts:
-        for place in self.places.values():
-            place.tell(Told(Call.SETTLE, run))
-        accounts: dict[str, Spent] = {}
-        for name, place in self.places.items():
-            while place.busy:
-                _, answer = place.answer()
-                accounts[name] = answer.result  # the last one is the one that was asked for
-        hosts = {name for name in self.places if name.startswith("host-")}
-        return Accounts(
-            [spent.meter for name, spent in accounts.items() if name not in hosts],
-            [spent.meter for name, spent in accounts.items() if name in hosts],
-            sum(spent.cpu_seconds for spent in accounts.values()),
-            sum(spent.prepare_cpu_seconds for spent in accounts.values()),
+    def _settle(self, run: bytes) -> RunAccounts:
+        for handle in self.handles.values():
+            handle.tell(Told(Call.SETTLE, run))
+        spent_by: dict[str, Spent] = {}
+        for name, handle in self.handles.items():
+            while handle.busy:
+                _, answer = handle.answer()
+                spent_by[name] = answer.result  # the last one is the one that was asked for
+        hosts = {name for name in self.handles if name.startswith("host-")}
+        return RunAccounts(
+            [spent.meter for name, spent in spent_by.items() if name not in hosts],
+            [spent.meter for name, spent in spent_by.items() if name in hosts],
+            sum(spent.cpu_seconds for spent in spent_by.values()),
+            sum(spent.prepare_cpu_seconds for spent in spent_by.values()),
         )
 
     def _forget(self, runs: Iterable[bytes]) -> None:
         over = list(runs)
         kept = [(query, total.contributors) for query, total in self._kept.values()]
-        self.coordinator_place.memoir.kept = kept
-        for place in self.places.values():
-            place.forget(over)
+        self.coordinator_handle.lasting.kept = kept
+        for handle in self.handles.values():
+            handle.forget(over)
 
     # --- who watches ---
 
-    def _carried(self, message: Message) -> None:
+    def on_way(self, message: Message) -> Iterable[Message]:
         """What stations meter in their actors is told when the run is over; until then, what was
         carried is."""
-        if message.between_parties:
-            return
+        if not message.between_parties:
+            self._watch(message)
+        return (message,)
+
+    def _watch(self, message: Message) -> None:
         if message.phase is Phase.REFUSE and message.sender_role is Role.PARTY:
             self._refusing.update(message.senders.tolist())
         if message.sender_role is Role.PARTY:

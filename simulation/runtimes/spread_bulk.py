@@ -20,7 +20,7 @@ Group = list[tuple[Ids, NDArray[np.uint8]]]
 
 
 class SpreadBulk:
-    """A bulk (`protocols.aggregation.contract.Bulk`) that is `Spread`."""
+    """A bulk (`protocols.aggregation.contract.Bulk`) that is `DistributedBulk`."""
 
     def __init__(self, task_bytes: int = TASK_BYTES) -> None:
         self._task_bytes = task_bytes

@@ -1,1 +1,2 @@
-"""`tally serve`: a page of runs. It reads folders and starts `tally run`, and asks nobody else."""
+"""`tally serve`: a page of runs. It reads folders and starts `tally run`, and asks no
+federation."""

@@ -1,8 +1,8 @@
 """The page's server: one static page, a few JSON resources, and a stream of events.
 
-Whoever has the token may look and start simulations. It is exchanged for a cookie once, so that it
-stays in no address. Requests must name the host they were meant for, and those that start
-something must come from the page itself, so that other sites open in the same browser can do
+Whoever has the token may look and start simulations. The token is exchanged for a cookie once, so
+that it does not stay in an address. Requests must name the host that they are meant for, and those
+that start something must come from the page itself, so other sites in the same browser can do
 neither.
 """
 
@@ -59,7 +59,7 @@ ASSETS = {"app.js": "text/javascript", "draw.js": "text/javascript", "style.css"
 
 @dataclass
 class Page:
-    """`local` tells whether only this machine can reach it."""
+    """`local` says whether only this machine can reach the page."""
 
     folder: Path
     token: str
@@ -90,7 +90,7 @@ class Page:
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
         return Starlette(routes=routes, middleware=[hosts])
 
-    # --- who may ---
+    # --- access ---
 
     def _allowed(self, request: Request) -> bool:
         shown = request.cookies.get(self.cookie, "")
@@ -114,7 +114,7 @@ class Page:
         given = request.query_params.get("token")
         if given is not None:
             if not hmac.compare_digest(given.encode(), self.token.encode()):
-                return PlainTextResponse("that is not the token", 403, HEADERS)
+                return PlainTextResponse("wrong token", 403, HEADERS)
             response: Response = RedirectResponse("/", 303, HEADERS)
             response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return response
@@ -123,7 +123,7 @@ class Page:
             return PlainTextResponse(words, 403, HEADERS)
         return FileResponse(STATIC / "index.html", headers=HEADERS, media_type="text/html")
 
-    # --- what there is ---
+    # --- resources ---
 
     async def asset(self, request: Request) -> Response:
         name = request.path_params["file"]
@@ -146,7 +146,7 @@ class Page:
     async def options(self, request: Request) -> Response:
         action, statistic = request.path_params["action"], request.path_params["statistic"]
         if action not in form.ACTIONS:
-            return JSONResponse({"error": "run or compare"}, 404)
+            return JSONResponse({"error": "the action must be run or compare"}, 404)
         return JSONResponse(await run_in_threadpool(form.options_of, action, statistic))
 
     async def listed(self, _: Request) -> Response:
@@ -168,12 +168,12 @@ class Page:
         return FileResponse(path, media_type=FILES[name], headers=own)
 
     async def begin(self, request: Request) -> Response:
-        """Starts a simulation, and never anything in a deployed federation."""
+        """Starts a simulation; never anything in a deployed federation."""
         origin = request.headers.get("origin", "")
         if origin.partition("://")[2] != request.headers.get("host"):
-            return JSONResponse({"error": "runs are started from the page itself"}, 403)
+            return JSONResponse({"error": "runs can be started only from the page itself"}, 403)
         if self.deployed is not None:
-            return JSONResponse({"error": "beside a deployed federation the page only looks"}, 403)
+            return JSONResponse({"error": "a page of a deployed federation starts no runs"}, 403)
         body = b""
         async for chunk in request.stream():
             body += chunk
@@ -182,11 +182,11 @@ class Page:
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError):
-            return JSONResponse({"error": "that is not JSON"}, 400)
+            return JSONResponse({"error": "the request is not JSON"}, 400)
         words = await run_in_threadpool(form.arguments, asked, self.local)
         return JSONResponse({"name": self.jobs.start(words)}, 201)
 
-    # --- what changes ---
+    # --- events ---
 
     async def events(self, request: Request) -> Response:
         if self._streams >= MOST_STREAMS:
@@ -195,7 +195,7 @@ class Page:
         return StreamingResponse(stream, media_type="text/event-stream")
 
     async def _stream(self, request: Request, run: str) -> AsyncIterator[str]:
-        """The list and one run, each whenever it changes."""
+        """Sends the list and one run, each whenever it changes."""
         self._streams += 1
         last: dict[str, str] = {}
         polls = 0

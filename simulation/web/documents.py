@@ -1,7 +1,7 @@
-"""Files that anybody may have written into a folder of runs, read so that the page survives them.
+"""Reads files that anybody may have written into a folder of runs, so that the page survives them.
 
-A link is not followed, a pipe not waited for, and what JSON allows and the page cannot pass on,
-such as 1e999, half a character or a thousand objects in each other, is left out.
+Links are not followed, and pipes are not waited for. Values that JSON allows but the page cannot
+pass on are left out, such as 1e999, half a character or a thousand nested objects.
 """
 
 import json
@@ -26,19 +26,19 @@ def is_plain_file(path: Path) -> bool:
 
 
 def read(path: Path, most: int, end: bool = False) -> bytes:
-    """At most so many bytes, of its beginning or its `end`. Raises `OSError`."""
+    """Reads at most `most` bytes, from the beginning or the `end`. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path} is no plain file")
+            raise OSError(f"{path} is not a plain file")
         if end:
             file.seek(max(0, found.st_size - most))
         return file.read(most)
 
 
 def document(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None where there is none, or one that is too long. Raises `OSError`."""
+    """Returns the object in a file; None if there is none or it is too long. Raises `OSError`."""
     data = read(path, MOST_BYTES + 1)
     try:
         found = json.loads(data) if len(data) <= MOST_BYTES else None
@@ -48,8 +48,8 @@ def document(path: Path) -> dict[str, Any] | None:
 
 
 def shown(value: Any, depth: int = MOST_DEPTH) -> Any:
-    """What of it a page can show: lists that are longer than any screen is wide evenly thinned,
-    long texts and objects cut off, and None for what is no number or lies too deep."""
+    """Returns what a page can show: lists longer than a screen are thinned evenly, long texts and
+    objects are cut, and values that are not finite or too deeply nested become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):

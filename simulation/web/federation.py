@@ -1,4 +1,4 @@
-"""A deployed federation, looked at and never asked anything."""
+"""A deployed federation, which the page shows but asks nothing."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SECONDS = 3.0
 
 
 class Deployed:
-    """Raises `LocalError` where the identity cannot be read; a coordinator may be away."""
+    """Raises `LocalError` if the identity cannot be read; the coordinator may be away."""
 
     def __init__(self, coordinator: str, identity: Path) -> None:
         self._target = coordinator

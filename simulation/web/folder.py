@@ -1,4 +1,4 @@
-"""Runs in a folder, in progress and past: one subfolder each, as `--out` makes them."""
+"""Past and running runs in a folder: one subfolder each, as `--out` makes them."""
 
 import os
 import re
@@ -26,18 +26,18 @@ FILES = {
     "communication.csv": "text/csv; charset=utf-8",
     "comparison.csv": "text/csv; charset=utf-8",
 }
-"""What is given out, and nothing else that may lie there."""
+"""The only files that are served, whatever else is in the folder."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 MOST_RUNS = 500
 MOST_BRIEF = 200
 LOG_BYTES = 4000
 KEPT_OUT = ("receipts", "questions")
-"""Long, and in the file for whoever wants them."""
+"""Long fields, which are left to the file."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A run as it lies in the folder."""
+    """A run as found in the folder."""
 
     name: str
     changed: float
@@ -50,7 +50,7 @@ class Seen:
     files: tuple[str, ...]
 
     def summary(self) -> dict[str, object]:
-        """Its line in the list."""
+        """The run's line in the list."""
         known = self.progress or self.job
         found: dict[str, Any] = self.result or self.comparison or {}
         federation = found.get("federation", {})
@@ -86,7 +86,7 @@ def _part(value: object, key: str) -> Any:
 
 
 def _brief(value: object) -> object:
-    """A number, or a text of a line; nothing of what somebody put in its place."""
+    """Returns a number or a short text; None if the file has something else in its place."""
     if isinstance(value, str):
         return value[:MOST_BRIEF]
     return value if isinstance(value, int | float) else None
@@ -97,7 +97,7 @@ def is_name(name: str) -> bool:
 
 
 class RunFolder:
-    """Reads files again only when they changed."""
+    """Reads files again only when they have changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -183,8 +183,8 @@ def _state(
 
 
 def _with_caught(progress: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
-    """Parties whose submissions were refused in the end: the picture shows them so. Files may be of
-    anybody's making, so what is not as a run writes it is left alone."""
+    """Marks parties whose submissions were refused, for the picture. Anybody may have written the
+    files, so values that a run would not write are left alone."""
     caught, states = _part(result, "caught"), progress.get("states")
     if not isinstance(caught, list) or not isinstance(states, list) or not caught:
         return progress
@@ -217,11 +217,11 @@ def _last_line(path: Path) -> str:
 
 
 def _charges(receipts: object) -> dict[str, Any]:
-    """What each server signed that it charged."""
+    """The charge that each server signed."""
     if not isinstance(receipts, list):
         return {}
     charged = [
-        {key: each.get(key) for key in ("server", "epsilon", "delta")}
+        {key: each[key] for key in ("server", "epsilon", "rho", "delta") if key in each}
         for each in receipts[:100]
         if isinstance(each, dict)
     ]

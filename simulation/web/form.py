@@ -17,16 +17,16 @@ from tallyroom.simulation.runtimes import runtimes
 
 ACTIONS = {"run": RunOptions, "compare": CompareOptions}
 NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts", "statistic_schema"})
-"""Files of this machine, and where things run: the page simulates in one process or in several."""
+"""Options about files of this machine and places to run: the page has its own, or offers none."""
 DATA_FLAGS = ("--data", "--pilot")
 MOST_VALUES, MOST_CHARACTERS = 64, 500
 
 
 @lru_cache(maxsize=256)
 def options_of(action: str, statistic: str) -> tuple[dict[str, Any], ...]:
-    """Flag, help, group, choices and kind of every option that the page offers.
+    """Returns flag, help, group, choices and kind of every option that the page offers.
 
-    Raises `LocalError` for a statistic that is not there.
+    Raises `LocalError` for an unknown statistic.
     """
     command = statistic_command(statistic, ACTIONS[action], lambda *_: None)
     fields = []
@@ -55,7 +55,7 @@ def options_of(action: str, statistic: str) -> tuple[dict[str, Any], ...]:
             "flag": "--runtime",
             "off": "",
             "label": "runtime",
-            "help": "Where they run: see `tally list runtimes`.",
+            "help": "Where the parties and servers run: see `tally list runtimes`.",
             "group": "Federation",
             "switch": False,
             "many": False,
@@ -75,36 +75,35 @@ def _choices(flag: str, metavar: str) -> list[str]:
 
 
 def catalogue() -> list[dict[str, str]]:
-    """What can be asked, with a line on each."""
+    """Lists what can be asked, with a line on each."""
     kinds: dict[str, Any] = {**offered(), **studies()}
     return [{"name": name, "summary": kind.summary()} for name, kind in kinds.items()]
 
 
 def arguments(asked: object, any_file: bool) -> list[str]:
-    """The words of the command for a form that was sent. Raises `LocalError`.
+    """Returns the command's arguments for a submitted form. Raises `LocalError`.
 
-    Flags are those of the form and nothing else; `any_file` tells whether data may be a file of
-    this machine.
+    Only flags of the form are accepted; `any_file` says whether data may be a file of this machine.
     """
     if not isinstance(asked, Mapping):
-        raise LocalError("a form is an object")
+        raise LocalError("a form must be a JSON object")
     action, statistic = asked.get("action"), asked.get("statistic")
     if action not in ACTIONS or not isinstance(statistic, str) or len(statistic) > 60:
-        raise LocalError("a form says what to do, run or compare, with which statistic")
+        raise LocalError("a form must name an action, run or compare, and a statistic")
     kind_named(statistic)
     known = {each["flag"]: each for each in options_of(str(action), statistic)}
     options = asked.get("options", {})
     if not isinstance(options, Mapping) or len(options) > len(known):
-        raise LocalError("options are an object")
+        raise LocalError("options must be a JSON object")
     words = [str(action), statistic]
     for flag, value in options.items():
         if flag not in known:
-            raise LocalError(f"{statistic} has no {str(flag)[:40]}")
+            raise LocalError(f"{statistic} has no option {str(flag)[:40]}")
         words += _words(known[flag], value)
     for flag in DATA_FLAGS:
         data = options.get(flag)
         if data and not any_file and str(data).partition("?")[0] not in BUNDLED:
-            raise LocalError(f"from another machine, {flag} is one of the bundled data sets")
+            raise LocalError(f"from another machine, {flag} must be one of the bundled data sets")
     return words
 
 
@@ -112,13 +111,13 @@ def _words(option: Mapping[str, Any], value: object) -> list[str]:
     flag = option["flag"]
     if option["switch"]:
         if not isinstance(value, bool):
-            raise LocalError(f"{flag} is on or off")
+            raise LocalError(f"{flag} must be true or false")
         off = [option["off"]] if option["off"] else []
         return [flag] if value else off
     values = value if isinstance(value, list) else [value]
     if len(values) > (MOST_VALUES if option["many"] else 1):
-        raise LocalError(f"{flag} is given too often")
+        raise LocalError(f"{flag} is given too many times")
     for each in values:
         if not isinstance(each, str) or len(each) > MOST_CHARACTERS or "\0" in each:
-            raise LocalError(f"{flag} is a text of at most {MOST_CHARACTERS} characters")
+            raise LocalError(f"{flag} must be a text of at most {MOST_CHARACTERS} characters")
     return [f"{flag}={each}" for each in values if each]

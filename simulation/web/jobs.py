@@ -1,4 +1,4 @@
-"""Starts `tally run` and `tally compare` as processes of their own, which outlive the page."""
+"""Starts `tally run` and `tally compare` as separate processes, which outlive the page."""
 
 import json
 import os
@@ -24,10 +24,10 @@ class Jobs:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, words: Sequence[str]) -> str:
-        """Starts it; the name of its folder. Raises `LocalError` while too many run."""
+        """Starts a command; returns the name of its folder. Raises `LocalError` if too many run."""
         self._running = [each for each in self._running if each.poll() is None]
         if len(self._running) >= MOST_AT_ONCE:
-            raise LocalError(f"{MOST_AT_ONCE} runs are going on: wait for one of them to end")
+            raise LocalError(f"{MOST_AT_ONCE} runs are in progress: wait for one of them to end")
         stamp = time.strftime("%Y%m%d-%H%M%S")
         name = f"{stamp}-{words[1]}-{secrets.token_hex(2)}"
         folder = self._folder / name
@@ -54,7 +54,7 @@ class Jobs:
                         stderr=log,
                         pass_fds=(
                             lock,
-                        ),  # held for as long as the run lives, whatever becomes of us
+                        ),  # held for as long as the run lives, even if this process ends
                         start_new_session=True,
                     )
                 )

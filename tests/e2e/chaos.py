@@ -171,9 +171,9 @@ def _audit(tally: Tally, asked: Kind, folder: Path, servers: int) -> None:
     names = [f"server-{i}" for i in range(servers)]
     entries = {}
     for keeper in ("coordinator", *names):
-        ledger = Ledger(folder / keeper / "ledger.sqlite", None)
+        ledger = Ledger(folder / keeper / "ledger.sqlite")
         entries[keeper] = len(ledger.rows())
-        paid, due = ledger.spent(), Fraction(entries[keeper], asked.questions)
+        paid, due = ledger.totals().noisy.size, Fraction(entries[keeper], asked.questions)
         if not math.isclose(paid, due, rel_tol=1e-9):
             tally.differences.append(f"{keeper} paid {paid} for {entries[keeper]} questions")
         ledger.close()

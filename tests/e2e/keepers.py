@@ -1,16 +1,18 @@
 """What the coordinator and the servers keep on disk, and waiting for it to change."""
 
-import math
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.run.policy import Policy
 
 KEEPERS = ("coordinator", "server-0", "server-1")
 PATIENCE = 30.0
-ANYTHING = Policy(epsilon_per_question=math.inf, epsilon_in_all=math.inf)
+ANY_LOSS = PrivacyLoss.of(None, DEFAULT_CAP_DELTA)
+ANYTHING = Policy(per_question=ANY_LOSS, in_all=ANY_LOSS)
 
 
 def wait_until(condition: Callable[[], object]) -> None:

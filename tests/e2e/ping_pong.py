@@ -15,10 +15,10 @@ import numpy as np
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.process import PartyConfig, run_party
 from tallyroom.protocols.query import decode_query
-from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
-from tallyroom.simulation.scripted_parties import ScriptedBlock
+from tallyroom.simulation.misbehaviour import ScriptedBlock
 
 ASKED = 1
 ROUNDS = 3

@@ -1,5 +1,6 @@
 """Federations whose certificates the test holds, and hands that use them against the rules."""
 
+import time
 from typing import Self
 
 import grpc
@@ -62,7 +63,22 @@ class Hand:
         return [refusal.reason for refusal in receipt.refused]
 
     def heard(self, count: int, beyond: float = 0.5) -> list[Message]:
-        """The next `count` messages to the coordinator; waits a little for one too many."""
+        """The next `count` messages to the coordinator; waits a little for one too many.
+
+        A server notices the end of a stream a moment after the caller ended it, and refuses the
+        next one until then.
+        """
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                return self._listen(count, beyond)
+            except grpc.RpcError as error:
+                busy = error.code() is grpc.StatusCode.ALREADY_EXISTS
+                if not busy or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+
+    def _listen(self, count: int, beyond: float) -> list[Message]:
         stream = self._posts[Role.COORDINATOR].Receive(
             pb.Subscription(), timeout=SECONDS if count else beyond
         )

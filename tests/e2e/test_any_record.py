@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.deployed import Room
+from tests.e2e.deployed import Room, tally
 
 RECORDS = 40
 SCORES = np.linspace(0.02, 0.98, 2 * RECORDS)
@@ -128,3 +128,82 @@ def test_nobody_but_its_operator_hears_of_records_that_fit_nothing(strict_room: 
     logs = {path.name: path.read_text() for path in Path(strict_room.folder).glob("*.log")}
     assert not [name for name, text in logs.items() if SECRET in text]
     assert [name for name, text in logs.items() if "'grade' has" in text] == ["party-0.log"]
+
+
+DAYS = np.arange(2 * RECORDS)
+CITY = "unheard-of Köln"
+
+
+@pytest.fixture(scope="module")
+def odd_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """Files in Latin-1 with decimal commas, dates and booleans. The first party's first eight
+    records have missing markers, and its ninth has nothing but words and a number that no double
+    holds."""
+    folder = tmp_path_factory.mktemp("odd")
+    specs = []
+    for party in range(2):
+        rows = [
+            f"{SCORES[at]}".replace(".", ",")
+            + f";{np.datetime64('2020-01-01') + int(DAYS[at])};{bool(LABELS[at])};Köln;5"
+            for at in OF[party]
+        ]
+        if party == 0:
+            markers = ("NA", "NaN", "N/A", ".", "?", "-", "None", "null")
+            rows[: len(markers)] = [";".join([marker] * 5) for marker in markers]
+            rows[len(markers)] = f"{SECRET};2020-02-30;{SECRET};{CITY};9007199254740993"
+        path = folder / f"ours-{party}.csv"
+        path.write_text("\n".join(["score;day;flag;city;id", *rows]), encoding="latin-1")
+        specs.append(["--data", f"csv:{path}?decimal=comma&encoding=latin-1"])
+    made = Room(folder, data=specs)
+    yield made
+    made.stop()
+
+
+ODD = 9
+"""How many records of the first party have nothing to count."""
+
+
+def test_files_as_people_have_them_are_counted(odd_room: Room) -> None:
+    mean = odd_room.ask("run", "mean", "--value", "score", *UNIT, *EXACT)
+    assert mean["estimate"] == pytest.approx(SCORES[ODD:].sum() / len(SCORES), abs=1e-6)
+    first = (np.datetime64("2020-01-01") - np.datetime64("1970-01-01")).astype(int)
+    days = odd_room.ask(
+        *("run", "mean", "--value", "day", "--lower", str(first), "--upper", str(first + 99)),
+        *EXACT,
+    )
+    truth = first + DAYS[ODD:].sum() / len(DAYS)  # what is no date counts as the lower bound
+    assert days["estimate"] == pytest.approx(truth, abs=1e-6)
+    flags = odd_room.ask(
+        "run", "histogram", "--value", "flag", "--categories", "True,False", *EXACT
+    )
+    positives = int(LABELS[ODD:].sum())
+    assert flags["estimate"]["y"] == [positives, len(LABELS) - ODD - positives, ODD]
+    cities = odd_room.ask("run", "histogram", "--value", "city", "--categories", "Köln,-", *EXACT)
+    assert cities["estimate"]["y"] == [2 * RECORDS - ODD, 1, ODD - 1]
+
+
+def test_no_log_has_a_cell_of_such_files(odd_room: Room) -> None:
+    logs = {path.name: path.read_text() for path in Path(odd_room.folder).glob("*.log")}
+    assert not [name for name, text in logs.items() if SECRET in text or "9007199" in text]
+    assert [name for name, text in logs.items() if "8 blanks" in text] == ["party-0.log"]
+
+
+def test_a_question_about_no_column_is_told_none_that_there_is(odd_room: Room) -> None:
+    """In a file without a header, the names of the columns are the cells of a record."""
+    analyst = ("--identity", str(odd_room.folder / "fed" / "analyst"))
+    asked = ("run", "mean", "--value", "nothing", *UNIT, *EXACT, "--deadline", "3")
+    assert tally(*asked, "--coordinator", odd_room.coordinator, *analyst).returncode == 3
+    logs = [path.read_text() for path in Path(odd_room.folder).glob("*.log")]
+    assert any("no column 'nothing'" in text for text in logs)
+    assert not any("city" in text.replace("column 'city' has", "") for text in logs)
+
+
+@pytest.mark.parametrize("query", ["?value=age", "", "?party=age"])
+def test_a_party_without_a_header_repeats_no_cell(tmp_path: Path, query: str) -> None:
+    path = tmp_path / "ours.csv"
+    path.write_text(f"31,{SECRET},{SECRET}\n32,cook,5\n")
+    options = ("--identity", tmp_path / "none", "--coordinator", "127.0.0.1:1", "--insecure")
+    done = tally("party", *map(str, options), "--data", f"csv:{path}{query}")
+    assert done.returncode == 2
+    assert SECRET not in done.stdout + done.stderr
+    assert "31" not in done.stderr.replace(str(tmp_path), "")

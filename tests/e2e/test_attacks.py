@@ -194,7 +194,7 @@ def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
         with Hand(capped) as hand:
             assert hand.send(release(unpaid, EVERYONE)) != []
             assert unpaid.run not in {m.run for m in hand.heard(0) if m.phase is Phase.SHARE}
-    ledger = Ledger(tmp_path / "server-0" / "ledger.sqlite", None)
+    ledger = Ledger(tmp_path / "server-0" / "ledger.sqlite")
     assert [row[0] for row in ledger.rows()] == [paid.run.hex()]
     ledger.close()
 

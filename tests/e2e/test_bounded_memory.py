@@ -10,7 +10,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 from tallyroom.simulation import Federation
 from tallyroom.simulation.bench import scale
-from tallyroom.simulation.bench.proc import peak_bytes
+from tallyroom.simulation.proc import peak_bytes
 from tallyroom.simulation.runtimes import Layout
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, holdings_of

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_not_acknowledged_and_is_taken_later(
                             hand.send(share(party))
                         assert isinstance(refused.value, grpc.Call)
                         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-                        assert "cannot keep a submission" in (refused.value.details() or "")
+                        assert "cannot store a submission" in (refused.value.details() or "")
             assert hand.heard(0) == []
             if not dies:
                 _finish(hand)
@@ -117,7 +117,7 @@ def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> Non
         assert hand.heard(0) == []
         assert hand.send(release(query)) != []  # the run is over, and was not paid for
         assert hand.heard(0) == []
-        ledger = Ledger(path, None)
+        ledger = Ledger(path)
         assert ledger.rows() == []
         ledger.close()
 
@@ -136,7 +136,7 @@ def test_a_run_waits_for_room_and_finishes(tmp_path: Path, name: str) -> None:
         if name == "coordinator":
             with (
                 full(filled.runtime, name, 10),
-                pytest.raises(RunFailed, match="cannot keep a run"),
+                pytest.raises(RunFailed, match="cannot store a run"),
             ):
                 filled.run(Mean(value="score"), 1)
         else:

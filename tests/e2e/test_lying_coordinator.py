@@ -100,7 +100,7 @@ def test_no_release_to_a_coordinator_that_asks_parties_and_servers_different_thi
             with pytest.raises(RunFailed, match="only 0 of 3 parties submitted"):
                 runtime.ask(question, lambda _: None)
     for server in range(2):
-        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite")
         assert len(ledger.rows()) == (0 if changes else 1)
         ledger.close()
 

@@ -140,5 +140,5 @@ def test_a_federation_in_namespaces_answers_as_in_one_process(
 
 def test_without_root_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(LocalError, match="they need root; relays do without"):
+    with pytest.raises(LocalError, match="namespaces need root; by=relays works without root"):
         Namespaces(network_of("wan,by=namespaces"))

@@ -8,9 +8,8 @@ import grpc
 import pytest
 
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.run.begun import MOST_NAMES
-from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.numbers import milliseconds, number
+from tallyroom.protocols.run.participant import MOST_NAMES
+from tallyroom.protocols.wire.messages import Message, Phase, Role, milliseconds, number
 from tallyroom.simulation.runtimes import Layout
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, holdings_of

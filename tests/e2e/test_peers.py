@@ -16,11 +16,10 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.meter import SEALING_BYTES
 from tallyroom.simulation import Federation
-from tallyroom.simulation.misbehaviour import Misbehaviour
+from tallyroom.simulation.misbehaviour import Misbehaviour, ScriptedBlock
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Runtime
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.processes import Processes
-from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tests.e2e.ping_pong import MARKER, ROUNDS, HastyBlock, PlayingBlock, play, play_and_die
 from tests.samples import holdings_of
 

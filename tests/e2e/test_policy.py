@@ -86,7 +86,7 @@ def test_an_honest_question_is_answered_and_written_in_each_partys_ledger(
     assert deceived.layout.store is not None
     for host in ("host-0", "host-1"):
         path = deceived.layout.store / host / "ledger.sqlite"
-        ledger = Ledger(path, None)
+        ledger = Ledger(path)
         assert [row[1:3] for row in ledger.rows()] == [("data", "1")]
         ledger.close()
         assert path.stat().st_mode & 0o777 == 0o600

@@ -58,7 +58,7 @@ def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> 
                 desk.Cancel(pb.QuestionKey(key=key), timeout=5)
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         (event,) = desk.Resume(pb.QuestionKey(key="never"), timeout=5)
-        assert "nothing is known of that key" in event.failure.reason
+        assert "this key is unknown" in event.failure.reason
         # Cancelled before it came: a question that was still on its way does not begin.
         early = pb.QuestionKey(key="early")
         assert desk.Cancel(early, timeout=5) == pb.Cancelled(

@@ -90,7 +90,7 @@ def test_parties_enrol_elsewhere_take_part_and_are_revoked_there(
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics") as page:
         assert "\ntally_runs 0.0\n" in page.read().decode(), "answers that are kept are not runs"
     for index in range(2):
-        assert "list of processes" not in (room.folder / f"party-{index}.log").read_text()
+        assert "process list" not in (room.folder / f"party-{index}.log").read_text()
 
     # The registrar's word reaches the coordinator and the servers, and the party is out.
     assert tally("enrol", "revoke", str(fed), "party-0").stdout == (
@@ -108,7 +108,7 @@ def test_parties_enrol_elsewhere_take_part_and_are_revoked_there(
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot read a token"), (b"\xff\xfe", "not text"), (b"tally1-x", "copied whole")],
+    [(None, "cannot read a token"), (b"\xff\xfe", "not text"), (b"tally1-x", "copy the whole")],
 )
 def test_a_token_file_that_has_none(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "token"

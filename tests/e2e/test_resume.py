@@ -205,7 +205,7 @@ def test_an_unknown_key_is_one_line(room: Restartable) -> None:
     done = tally("run", "--resume", "nobody", *room.asked)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
-    assert "nothing is known of that key" in done.stderr
+    assert "this key is unknown" in done.stderr
 
 
 def test_a_study_whose_second_question_cannot_be_asked_spends_nothing(room: Restartable) -> None:

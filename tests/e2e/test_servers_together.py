@@ -78,7 +78,7 @@ def test_either_server_may_be_killed_at_any_stage(tmp_path: Path) -> None:
             assert found, f"no answer after {victim} was killed"
             assert found[0].estimate == expected.estimate
     for server in range(2):
-        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite")
         assert len(ledger.rows()) == 4
         ledger.close()
 
@@ -139,7 +139,7 @@ def test_a_coordinator_that_asks_servers_different_things_gets_nothing(tmp_path:
     ):
         runtime.ask(question, lambda _: None)
     for server in range(2):
-        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite")
         assert not ledger.rows()
         ledger.close()
 

@@ -87,7 +87,7 @@ class TestRay(RuntimeContract):
 
 
 def test_seats_are_on_both_nodes(up: Ray) -> None:
-    assert len({place.node for place in up.places.values()}) == 2
+    assert len({handle.node for handle in up.handles.values()}) == 2
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.key)
@@ -137,12 +137,12 @@ def test_a_node_that_is_lost_in_a_run_changes_nothing(two_nodes: TwoNodes) -> No
             two_nodes.lose()
 
     with Ray(a_layout(cap=Fraction(3))) as runtime:
-        lost = {n for n, place in runtime.places.items() if place.node == two_nodes.second_id}
+        lost = {n for n, handle in runtime.handles.items() if handle.node == two_nodes.second_id}
         assert lost
         found = [runtime.ask(tree, quiet), runtime.ask(histogram, lose_one)]
         found.append(runtime.ask(point, quiet))
         assert told
-        assert {name for name, place in runtime.places.items() if place.restarts} == lost
+        assert {name for name, handle in runtime.handles.items() if handle.restarts} == lost
         with pytest.raises((LocalError, RunFailed), match="ledger"):
             runtime.ask(replace(histogram, epsilon=Fraction(2), key="too much"), quiet)
     for mine, theirs in zip(found, expected, strict=True):

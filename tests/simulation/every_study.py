@@ -26,6 +26,7 @@ STUDIES: dict[str, Study | Quantile] = {
     "gini-coefficient": GiniCoefficient(lower=0.0, upper=1.0, pairs_per_party="1"),
     "hosmer-lemeshow": HosmerLemeshow(groups=3, thresholds=16),
     "logistic-regression": LogisticRegression(ranges=RANGES[:1], newton_steps=2),
+    "logistic on whitened columns": LogisticRegression(ranges=RANGES[:1], method="whitened"),
     "logistic by objective": LogisticRegression(ranges=RANGES[:1], method="objective"),
     "multinomial-regression": MultinomialRegression(SCHEMA, "label", k=1, gamma=0.5, bins=2),
     "multinomial by objective": MultinomialRegression(SCHEMA, "label", "objective", bins=2),
@@ -36,7 +37,7 @@ STUDIES: dict[str, Study | Quantile] = {
     "projected by max": ProjectedHistogram(SCHEMA, "label", 1, 0.5, 2, "max"),
     "quantile-search": QuantileSearchStudy(lower=0.0, upper=1.0, halvings=2),
     "quantile in two questions": Quantile(
-        lower=0.0, upper=1.0, quantile=(0.5,), thresholds=64, mechanism="max"
+        lower=0.0, upper=1.0, quantile=(0.5,), thresholds=64, strategy="max"
     ),
     "residual-plot": ResidualPlot(ranges=RANGES, side=4, doublings=4),
     "residual plot by a curator": ResidualPlot(ranges=RANGES, side=4, doublings=4, method="dawa"),

@@ -1,8 +1,7 @@
 """Messages that are changed on their way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.wire.messages import Message
 from tallyroom.simulation.runtimes.inprocess import InProcess
 
@@ -14,5 +13,5 @@ class Tampered(InProcess):
 
     change: Change
 
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
-        return super()._receivers(self.change(message))
+    def on_way(self, message: Message) -> Iterable[Message]:
+        return (self.change(message),)

@@ -73,11 +73,46 @@ class TestIntervals:
         result = answer("mean", "inf")
         assert result.interval is None
         assert "interval" not in result.as_json()
+        assert result.as_json()["intervals"]["noise"] is None  # type: ignore[index]
 
     def test_a_person_reads_it(self, tally_here: Tally) -> None:
         shown = tally_here("run", "mean", "--parties", 3).stdout
         assert " ± " in shown
         assert "(95 %: " in shown
+        assert ", of the noise)" in shown
+
+    def test_a_person_says_which_of_the_two_is_shown(self, tally_here: Tally) -> None:
+        asked = (
+            "run",
+            "linear-regression",
+            "--data",
+            "synthetic:linear?kind=ideal",
+            "--parties",
+            3,
+        )
+        words = {"noise": "of the noise", "population": "of noise and sampling"}
+        for covers, said in words.items():
+            shown = tally_here(*asked, "--interval", covers).stdout
+            assert f"95 % interval {said}" in shown
+            found = json.loads(tally_here(*asked, "--interval", covers, "--json").stdout)
+            assert found["interval"] == found["intervals"][covers]
+            assert found["interval"]["covers"] == covers
+
+    def test_one_that_nobody_can_tell_says_why(self) -> None:
+        with Federation(parties=3, seed=3) as federation:
+            result = federation.run(Mean(value="score"), 1.0, interval="population")
+        assert "no interval: this release does not tell how much" in result.summary()
+
+    def test_another_word_spends_nothing(self, tally_here: Tally) -> None:
+        done = tally_here("run", "mean", "--interval", "sampling")
+        assert done.returncode == 2
+        assert "no interval 'sampling'; did you mean population?" in done.stderr
+        assert not done.stdout
+
+    def test_a_frame_says_what_it_covers(self) -> None:
+        with Federation(parties=3, seed=3) as federation:
+            frame = federation.run(Mean(value="score"), 1.0).to_frame()
+        assert frame.attrs["interval"] == "95 % interval of the noise"
 
 
 def test_two_errors_are_told_apart(tally_here: Tally, tmp_path: Path) -> None:

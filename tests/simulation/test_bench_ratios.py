@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.simulation.bench import command, flower, peers, ratios
+from tallyroom.simulation.bench import command, ratios
+from tallyroom.simulation.bench.peers import adapters
+from tallyroom.simulation.bench.peers import jobs as peers
 from tallyroom.simulation.bench.ratios import KNOWN, compared, missing, page_text, write_page
 from tallyroom.simulation.bench.row import Row
 
@@ -39,11 +41,11 @@ def test_a_peer_that_is_not_there_is_said_and_no_number_is(monkeypatch: pytest.M
     monkeypatch.setattr(ratios, "KNOWN", {peer.key: peer for peer in few})
     named = dict(missing(compared(rows)))
     assert "No module named 'no_such_peer'" in named["A peer that is away"]
-    assert named["fedcurve"] == "it is on no package index"
+    assert named["fedcurve"] == "it is not on a package index"
     assert "OpenDP" not in named
     page = page_text(compared(rows), {"cpu": "a machine"}, ["the benchmark scale failed: no room"])
     told = page[page.index("## Not compared") :]
-    assert "- fedcurve: it is on no package index" in told
+    assert "- fedcurve: it is not on a package index" in told
     assert "- the benchmark scale failed: no room" in told
     assert "- cpu: a machine" in page
     assert "fedcurve" not in page[: page.index("## Not compared")]
@@ -72,13 +74,16 @@ def test_errors_of_ours_are_those_of_laplace_noise() -> None:
     """Of 128 draws, the root mean square is off by a factor of 2 with chance below 1e-6."""
     values = np.random.default_rng(0).random(peers.RECORDS)
     counts = np.histogram(values, peers.BINS, (0.0, 1.0))[0].astype(float)
-    error = peers._rmse(peers._ours(Histogram(bins=peers.BINS), values, "central"), counts, 2)
+    draw = peers._ours(Histogram(bins=peers.BINS), values, "central")
+    error = peers._rmse([draw(), draw()], counts)
     assert 0.5 < error / (math.sqrt(2) * 2 / peers.EPSILON) < 2
 
 
 def test_where_there_is_no_flower_there_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(flower.INTERPRETER, "/nonexistent/python")
-    assert flower.cpu_seconds(4, 8, 3, 2) is None
+    monkeypatch.setenv("FLOWER_PYTHON", "/nonexistent/python")
+    adapters.missing.cache_clear()
+    assert adapters.FLOWER.ask("4", "8", "3", "2") is None
+    adapters.missing.cache_clear()
 
 
 def test_the_loopback_carries_something() -> None:

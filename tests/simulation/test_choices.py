@@ -1,4 +1,4 @@
-"""`mode`, `top-k` and `quantile --mechanism max` through real servers, and what they refuse."""
+"""`mode`, `top-k` and `quantile --strategy max` through real servers, and what they refuse."""
 
 import json
 from fractions import Fraction
@@ -34,7 +34,7 @@ def test_without_noise_they_are_what_numpy_says(aggregator: str) -> None:
         assert mode.estimate == pytest.approx(MIDDLES[best[0]])
         top = federation.run(TopK(value="value", bins=20, k=4), "inf")
         assert shape_of(top.estimate).values() == pytest.approx(MIDDLES[best[:4]])
-        asked = Quantile(value="value", quantile=(0.1, 0.9), mechanism="max", thresholds=100)
+        asked = Quantile(value="value", quantile=(0.1, 0.9), strategy="max", thresholds=100)
         found = federation.run(asked, "inf")
         assert found.statistic == "quantile"
         exact = np.quantile(VALUES, [0.1, 0.9], method="inverted_cdf")
@@ -54,16 +54,16 @@ def test_nothing_but_what_is_chosen_is_released_and_it_is_paid_for(tmp_path: Pat
     assert "which nobody sees" in result.interval.unknown
     assert result.table()[0] == ["place", "estimate", "truth"]
     for server in range(2):
-        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite")
         assert len(ledger.rows()) == 1
-        assert ledger.spent() == Fraction(4)
+        assert ledger.totals().noisy.epsilon == Fraction(4)
         ledger.close()
 
 
 def test_a_quantile_errs_by_about_the_logarithm_of_its_candidates() -> None:
     """Rank errors of 12 quantiles, ε/12 each: below 2·(ln N + 12)·12/ε but once in 10^5 of them."""
     wanted = tuple(np.linspace(0.1, 0.9, 12).tolist())
-    statistic = Quantile(value="value", quantile=wanted, mechanism="max", thresholds=64)
+    statistic = Quantile(value="value", quantile=wanted, strategy="max", thresholds=64)
     with Federation(parties=4, hosts=1, data=DATA, seed=5) as federation:
         result = federation.run(statistic, 24.0)
     assert isinstance(result.estimate, Curve)
@@ -80,10 +80,10 @@ def test_a_quantile_errs_by_about_the_logarithm_of_its_candidates() -> None:
         (lambda: TopK(bins=3, k=0), "k must be between 1 and 3, not 0"),
         (lambda: Mode(bins=1), "bins must be between 2"),
         (lambda: Mode(k=2), "the mode is one bin"),
-        (lambda: Quantile(mechanism="max", quantile=(1.5,)), "between 0 and 1"),
-        (lambda: Quantile(mechanism="max", thresholds=1), "takes 2 to"),
-        (lambda: Quantile(mechanism="max", quantile=()), "say which quantile"),
-        (lambda: Quantile(mechanism="max", quantile=(0.5,) * 101), "1 to 100 quantiles"),
+        (lambda: Quantile(strategy="max", quantile=(1.5,)), "between 0 and 1"),
+        (lambda: Quantile(strategy="max", thresholds=1), "takes 2 to"),
+        (lambda: Quantile(strategy="max", quantile=()), "say which quantile"),
+        (lambda: Quantile(strategy="max", quantile=(0.5,) * 101), "1 to 100 quantiles"),
     ],
 )
 def test_what_cannot_be_chosen_is_one_line(statistic: object, words: str) -> None:
@@ -98,7 +98,12 @@ def test_what_cannot_be_chosen_is_one_line(statistic: object, words: str) -> Non
         ("additive", 2, "each-server", "noise joint"),
         ("additive", 3, None, "two servers, not by 3"),
         ("prio3", 2, None, "no servers that choose"),
-        ("fss?verified=yes", 2, None, "mode is chosen by the two servers"),
+        (
+            "fss?verified=yes",
+            2,
+            None,
+            "keys where the two servers choose, as for mode",
+        ),
     ],
 )
 def test_who_cannot_choose_is_told_so(
@@ -116,7 +121,7 @@ def test_who_cannot_choose_is_told_so(
     [
         Mode(lower=0.0, upper=1.0),
         TopK(lower=0.0, upper=1.0, k=2),
-        Quantile(lower=0.0, upper=1.0, mechanism="max", quantile=(0.25, 0.5)),
+        Quantile(lower=0.0, upper=1.0, strategy="max", quantile=(0.25, 0.5)),
     ],
     ids=lambda each: each.name,
 )

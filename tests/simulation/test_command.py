@@ -12,11 +12,10 @@ import pytest
 from tallyroom.protocols import registry
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics import offered, statistic_named
-from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.bounded import Bounded, Ranged
+from tallyroom.protocols.statistics.contract import Piloted
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.pilots import Piloted
-from tallyroom.protocols.statistics.ranged import Ranged
 from tallyroom.simulation.command.by_statistic import statistic_command
 from tallyroom.simulation.command.common import GROUPS, CompareOptions, RunOptions, parameters_of
 from tests.conftest import COMMAND, Tally

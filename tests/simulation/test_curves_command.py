@@ -26,11 +26,11 @@ def document(tally: Tally, *words: object) -> dict[str, Any]:
 
 
 COMMANDS: dict[str, tuple[object, ...]] = {
-    "hierarchy": ("ecdf", "--mechanism", "hierarchy"),
-    "hierarchy smoothed": ("ecdf", "--mechanism", "hierarchy", "--smooth", 2),
-    "tree": ("ecdf", "--mechanism", "tree"),
-    "tree smoothed in the 1-norm": ("ecdf", "--mechanism", "tree", "--smooth", 1),
-    "tree smoothed in the 2-norm": ("ecdf", "--mechanism", "tree", "--smooth", 2, "--no-box"),
+    "hierarchy": ("ecdf", "--strategy", "hierarchy"),
+    "hierarchy smoothed": ("ecdf", "--strategy", "hierarchy", "--smooth", 2),
+    "tree": ("ecdf", "--strategy", "tree"),
+    "tree smoothed in the 1-norm": ("ecdf", "--strategy", "tree", "--smooth", 1),
+    "tree smoothed in the 2-norm": ("ecdf", "--strategy", "tree", "--smooth", 2, "--no-box"),
     "logarithmic": ("ecdf", "--spacing", "log", "--lower", 0.01, "--upper", 1),
     "100 thresholds": ("ecdf", "--thresholds", 100),
     "quantiles": ("quantile", "--quantile", 0.5, "--quantile", 0.99),
@@ -56,7 +56,7 @@ def test_every_curve_over_shares_and_keys(tally_here: Tally, name: str, aggregat
 
 def test_the_reference_solver_gives_the_same_curve(tally_here: Tally) -> None:
     pytest.importorskip("cvxopt")
-    words = ("ecdf", "--mechanism", "tree", "--smooth", 2, "--seed", 4)
+    words = ("ecdf", "--strategy", "tree", "--smooth", 2, "--seed", 4)
     ours, theirs = (
         document(tally_here, *words, "--solver", solver)["estimate"]["y"]
         for solver in ("interior-point", "cvxopt")
@@ -64,6 +64,13 @@ def test_the_reference_solver_gives_the_same_curve(tally_here: Tally) -> None:
     # cvxopt stops at an absolute gap of 1e-7 in the objective, which is 2e-4 here.
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert ours != theirs, "they are two solvers"
+
+
+def test_the_strategy_may_be_called_mechanism_as_before(tally_here: Tally) -> None:
+    words, seed = ("ecdf", "--epsilon", 1), ("tree", "--seed", 4)
+    new, old = (document(tally_here, *words, f, *seed) for f in ("--strategy", "--mechanism"))
+    assert new["estimate"] == old["estimate"]
+    assert new["privacy"]["mechanism"].startswith("tree: ")
 
 
 def test_points_and_searches_on_demand(tally_here: Tally) -> None:
@@ -103,7 +110,7 @@ def test_running_sums(tally_here: Tally) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("ecdf", "--mechanism", "tree", "--smooth", 1),
+        ("ecdf", "--strategy", "tree", "--smooth", 1),
         ("ecdf", "--aggregator", "fss", "--smooth", 2),
         ("quantile-search", "--aggregator", "fss", "--quantile", 0.9),
     ],
@@ -144,8 +151,8 @@ BAD: dict[str, tuple[tuple[object, ...], str]] = {
         ("quantile-search", "--aggregator", "fss", "--quantile", 2),
         "between 0 and 1",
     ),
-    "unknown mechanism": (("ecdf", "--mechanism", "hierarchi"), "did you mean hierarchy"),
-    "a hierarchy in the 1-norm": (("ecdf", "--smooth", 1), "--smooth 2, or --mechanism tree"),
+    "unknown strategy": (("ecdf", "--strategy", "hierarchi"), "did you mean hierarchy"),
+    "a hierarchy in the 1-norm": (("ecdf", "--smooth", 1), "--smooth 2, or --strategy tree"),
     "unknown norm": (("ecdf", "--smooth", 3), "smooth"),
     "no thresholds": (("ecdf", "--thresholds", 0), "--thresholds must be between"),
     "log of a range from 0": (("ecdf", "--spacing", "log", "--lower", 0), "above 0"),
@@ -194,7 +201,7 @@ def test_a_curve_asked_again_costs_nothing_and_another_is_refused() -> None:
         assert smoothed.unsmoothed == first.estimate
         quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9))
         assert federation.run(quantile, 1).bill.as_json()["total_bytes"] == 0
-        for other in (Ecdf(value="score", thresholds=33), Ecdf(value="score", mechanism="tree")):
+        for other in (Ecdf(value="score", thresholds=33), Ecdf(value="score", strategy="tree")):
             with pytest.raises(TallyError, match="0 of 1 is left"):
                 federation.run(other, "1/100")
         with pytest.raises(TallyError, match="0 of 1 is left"):

@@ -19,7 +19,7 @@ from tallyroom.storage.ledger import Ledger
 BINS: dict[str, Any] = {"value": "score", "lower": 0.0, "upper": 1.0, "bins": 4}
 HISTOGRAM = Histogram(**BINS)
 AREA = AveragePrecision(lower=0.0, upper=1.0, method="smooth")
-GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="1")
+GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="all")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
     ):
         assert 0 < stated <= options.get("delta", DEFAULT_DELTA)
     for keeper in keepers:
-        ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / keeper / "ledger.sqlite")
         assert [(row[2], row[3]) for row in ledger.rows()] == [("1", stated)]
         ledger.close()
 

@@ -1,5 +1,6 @@
 """Plots of a run: what is drawn is what was computed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -47,9 +48,9 @@ def legend(figure: Figure) -> list[str]:
 
 
 class TestDistribution:
-    @pytest.mark.parametrize("mechanism", ["hierarchy", "tree"])
-    def test_truth_private_curve_and_band(self, mechanism: str) -> None:
-        kind = Ecdf(value="score", thresholds=16, mechanism=mechanism, smooth="none")
+    @pytest.mark.parametrize("strategy", ["hierarchy", "tree"])
+    def test_truth_private_curve_and_band(self, strategy: str) -> None:
+        kind = Ecdf(value="score", thresholds=16, strategy=strategy, smooth="none")
         result = answer(kind)
         figure = result.plot()
         drawn = lines(figure)
@@ -64,9 +65,9 @@ class TestDistribution:
         assert np.isclose(corners.min(), result.interval.low.min())
         assert (result.interval.low <= curve(result.estimate).y).all()
 
-    @pytest.mark.parametrize(("mechanism", "norm"), [("hierarchy", "2"), ("tree", "1")])
-    def test_smoothed_curve_beside_the_one_it_came_from(self, mechanism: str, norm: str) -> None:
-        fine = Ecdf(value="score", thresholds=16, mechanism=mechanism, smooth=norm)
+    @pytest.mark.parametrize(("strategy", "norm"), [("hierarchy", "2"), ("tree", "1")])
+    def test_smoothed_curve_beside_the_one_it_came_from(self, strategy: str, norm: str) -> None:
+        fine = Ecdf(value="score", thresholds=16, strategy=strategy, smooth=norm)
         result = answer(fine, 0.5)
         assert result.unsmoothed is not None
         drawn = lines(result.plot())
@@ -77,7 +78,7 @@ class TestDistribution:
         assert "unsmoothed" not in result.as_json()
 
     def test_smoothing_starts_from_the_curve_that_is_drawn(self) -> None:
-        fine = Ecdf(value="score", thresholds=16, mechanism="tree", smooth="2")
+        fine = Ecdf(value="score", thresholds=16, strategy="tree", smooth="2")
         result = answer(fine, 0.5)
         assert result.unsmoothed is not None
         again = smooth(np.array(curve(result.unsmoothed).y), p=2, levels=4).curve
@@ -162,25 +163,24 @@ def test_written_files(kind: Statistic, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("residual", "noisy", "interval", "said"),
+    ("covers", "noisy", "said"),
     [
-        (0.1, True, True, "private, 95 % interval of sampling and noise"),
-        (np.nan, True, True, "private, 95 % interval of the noise"),
-        (np.nan, True, False, "private"),
-        (np.nan, False, False, "without noise, 95 % interval of sampling"),
+        ("population", True, "private, 95 % interval of noise and sampling"),
+        ("noise", True, "private, 95 % interval of the noise"),
+        ("", True, "private"),
+        ("", False, "without noise, 95 % interval of sampling"),
     ],
 )
-def test_bars_of_coefficients_say_what_they_are_of(
-    residual: float, noisy: bool, interval: bool, said: str
-) -> None:
+def test_bars_of_coefficients_say_what_they_are_of(covers: str, noisy: bool, said: str) -> None:
     values = np.array([1.0, 2.0])
-    told = Interval.around(values, np.array([0.1, 0.2]), 1.96, (-9.0, 9.0)) if interval else None
+    around = Interval.around(values, np.array([0.1, 0.2]), 1.96, (-9.0, 9.0))
+    told = replace(around, covers=covers) if covers else None
     figure = Figure()
     axes = figure.add_subplot()
-    drawn = Coefficients("y", ["intercept", "x"], values.tolist(), [0.3, 0.4], residual)
+    drawn = Coefficients("y", ["intercept", "x"], values.tolist(), [0.3, 0.4])
     drawn.draw(axes, drawn, Beside(interval=told, noisy=noisy))
     assert axes.get_legend_handles_labels()[1] == [said, "fit to the raw records"]
     for line in axes.child_axes:
         (marked,) = line.containers
         assert isinstance(marked, ErrorbarContainer)
-        assert marked.has_xerr == (interval or not noisy)
+        assert marked.has_xerr == (bool(covers) or not noisy)

@@ -68,7 +68,7 @@ def test_an_index_is_all_that_is_released_and_it_is_paid_for(tmp_path: Path) -> 
     assert "geometric noise of scale 0.75" in result.privacy.mechanism  # ε = 3/s
     assert 0 < result.privacy.delta <= 2.0**-40
     for server in range(2):
-        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite")
         assert [row[2] for row in ledger.rows()] == ["4"]
         ledger.close()
 
@@ -118,7 +118,7 @@ def test_a_server_with_another_threshold_is_named() -> None:
         ({"threshold": 0}, "from 1 to the number of records, not 0"),
         ({"threshold": 501}, "from 1 to the number of records, 500, not 501"),
         ({"bins": 1 << 16}, "bins must be between 1 and 65535"),
-        ({"categories": "a,b"}, "in no order"),
+        ({"categories": "a,b"}, "names have no order"),
     ],
 )
 def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str) -> None:

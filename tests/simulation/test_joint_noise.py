@@ -10,6 +10,7 @@ from scipy import stats
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.garbling.base_ot import REPLY_BYTES
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column
@@ -48,9 +49,9 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
     assert twice.deviations[0] ** 2 == pytest.approx(2 * result.deviations[0] ** 2)
     assert result.privacy.noise == "joint"
     assert "neither knows it" in result.privacy.threat_model
-    unchecked = "what server-0 garbles is not checked, and it could leave out all noise unseen"
-    assert unchecked in result.privacy.threat_model
-    assert unchecked not in twice.privacy.threat_model
+    checked = "a server that garbles other noise ends the run"
+    assert checked in result.privacy.threat_model
+    assert checked not in twice.privacy.threat_model
 
 
 @pytest.mark.parametrize("aggregator", ["fss", "fss?verified=yes"])
@@ -72,10 +73,14 @@ def test_the_totals_of_pairs_have_it_by_default() -> None:
         assert result.privacy.noise == "total"
         result = federation.run(CollisionEntropy(value="value"), epsilon=8.0)
         by_servers = federation.run(CollisionEntropy(value="value", meet="servers"), epsilon=8.0)
-    assert "server-0 garbles all pairs and must follow" in by_servers.privacy.threat_model
-    assert "make the released total tell any record" in by_servers.privacy.threat_model
-    assert "could leave out all noise unseen" in by_servers.privacy.threat_model
-    assert "the party of a pair that garbles must follow" in result.privacy.threat_model
+        asked = CollisionEntropy(value="value", meet="servers", outputs="weighed")
+        weighed = federation.run(asked, epsilon=8.0)
+    assert "server-0, which garbles pairs, is not checked" in by_servers.privacy.threat_model
+    assert "no further than a record may" in by_servers.privacy.threat_model
+    assert "which garbles pairs, must follow the protocol" in weighed.privacy.threat_model
+    assert "the released total can tell any record" in weighed.privacy.threat_model
+    assert "garbles other noise ends the run" in by_servers.privacy.threat_model
+    assert "the party that garbles a pair is not checked" in result.privacy.threat_model
     assert result.privacy.noise == "joint"
     assert 0 < result.privacy.delta <= 2.0**-40
     with Federation(parties=2, servers=3, data=data, seed=1) as federation:
@@ -88,7 +93,7 @@ def test_its_delta_is_charged_and_within_what_was_granted(tmp_path: Path) -> Non
         result = federation.run(Mean(value="value"), epsilon=1.0, noise="joint", delta=1e-9)
     assert 2.0**-40 < result.privacy.delta <= 1e-9
     for keeper in ("server-0", "server-1", "coordinator"):
-        ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)
+        ledger = Ledger(tmp_path / keeper / "ledger.sqlite")
         assert ledger.rows()[0][3] == pytest.approx(result.privacy.delta)
         ledger.close()
 
@@ -98,7 +103,7 @@ def test_what_goes_between_servers_is_on_the_bill() -> None:
         result = federation.run(Histogram(value="value", bins=20), epsilon=1.0, noise="joint")
     bill = result.bill
     assert bill.by_link()["server->server"] == bill.by_phase()["prepare"]
-    assert bill.by_phase()["prepare"].messages == 4
+    assert bill.by_phase()["prepare"].messages == 10
     ends = {(sender, receiver) for _, _, sender, receiver, _, _ in bill.rows()}
     assert {(f"server-{i}", "the other server") for i in (0, 1)} <= ends
 
@@ -240,7 +245,8 @@ def test_a_server_that_asks_for_what_it_may_not_is_named() -> None:
     def inconsistent(message: Message) -> Message:
         if message.phase is Phase.PREPARE and message.width > 5000 and message.senders[0] == 1:
             body = message.body.copy()
-            body[0, 8:24] ^= 0xFF
+            start = 8 + REPLY_BYTES  # of base transfers in which server 1 is the garbler
+            body[0, start : start + 16] ^= 0xFF
             return replace(message, body=body)
         return message
 
@@ -257,7 +263,7 @@ def test_a_server_of_another_version_is_named() -> None:
             return replace(message, body=body)
         return message
 
-    assert fails(older) == "server-0 cannot go on: server-1: does not speak version 1 of this"
+    assert fails(older) == "server-0 cannot go on: server-1: does not speak version 2 of this"
 
 
 @pytest.mark.parametrize(

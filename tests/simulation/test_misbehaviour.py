@@ -10,6 +10,7 @@ from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation import aggregators
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.bounded import with_bounds
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.simulation import Federation, Result
@@ -55,7 +56,7 @@ def run(
 def truth_of(aggregator: str, *missing: int) -> object:
     holdings = DATA.deal(PARTIES).without(frozenset(missing))
     assert holdings is not None
-    statistic = statistic_for(aggregator).with_bounds(DATA.bounds)
+    statistic = with_bounds(statistic_for(aggregator), DATA.bounds)
     return statistic.reference(holdings)
 
 

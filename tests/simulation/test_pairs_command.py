@@ -84,8 +84,13 @@ def answer(tally: Tally, *words: str) -> dict[str, object]:
 
 
 PARTY_GARBLES = (
-    "the party of a pair that garbles must follow the protocol: one that deviates can make the "
-    "released total tell the other's record, past any noise"
+    "the party that garbles a pair must follow the protocol: if it deviates, the released total "
+    "can tell the other's record, past any noise"
+)
+BOUNDED = (
+    "the party that garbles a pair is not checked: whatever it does, a pair moves the total no "
+    "further than a record may, and it learns one bit of the other's record if it makes the other "
+    "refuse"
 )
 
 
@@ -105,7 +110,7 @@ def test_what_an_answer_says_of_its_privacy(tally_here: Tally) -> None:
     assert privacy["delta"] == 0.0
     assert privacy["noise"] == "total"
     assert "on the total of one output over all pairs" in privacy["mechanism"]
-    assert PARTY_GARBLES in privacy["threat_model"]
+    assert BOUNDED in privacy["threat_model"]
     links = total["communication"]
     assert isinstance(links, dict)
     assert links["links"]["party->party"]["bytes"] > 0
@@ -258,7 +263,7 @@ def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) 
 def test_all_pairs_take_noise_for_those_that_a_record_is_in(records: int, pairs: int) -> None:
     """Of an odd number, every record sits out one of the matchings."""
     plan = KendallTau(pairs_per_party="all").plan(Facts.of_one_server(records))
-    assert plan.sensitivity == 2 * pairs
+    assert plan.sensitivity.l1 == 2 * pairs
     assert isinstance(plan, PairwiseMean)
     _, entries = draw_meetings(plan.sample, np.ones(records, dtype=np.int64))
     assert len(entries) == records * pairs

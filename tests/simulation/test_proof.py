@@ -13,6 +13,7 @@ import pytest
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.plans.contract import Points
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import run_name
 from tallyroom.protocols.records import deal
@@ -27,6 +28,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.runtimes.contract import Layout, Opened
 from tallyroom.simulation.runtimes.inprocess import InProcess
+from tests.registering import register_twofold
 
 NOW = dt.datetime.now(dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -38,6 +40,7 @@ QUESTION = Question(
     min_parties=2,
     key="k",
 )
+
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
 
 
@@ -67,8 +70,8 @@ OTHERS: dict[str, Any] = {
     "unit": "party",
     "min_parties": 3,
     "delta": 1e-9,
-    "later_epsilon": Fraction(1, 2),
-    "later_delta": 1e-9,
+    "law": "twofold",
+    "later": PrivacyLoss.of(Fraction(1, 2), 1e-9),
 }
 FIELDS = {field.name for field in dataclasses.fields(Question)}
 FREE = {"deadline", "fresh"}
@@ -79,7 +82,10 @@ OF_SHARED_NOISE = {"honest"}
 
 
 @pytest.mark.parametrize("field", sorted(FIELDS - OF_SHARED_NOISE))
-def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, field: str) -> None:
+def test_the_answer_to_another_question_is_refused_by_field(
+    opened: Opened, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_twofold(monkeypatch)
     if field in FREE:
         same: dict[str, Any] = {"deadline": 7.0, "fresh": True}
         opened.prove(replace(QUESTION, **{field: same[field]}))
@@ -133,13 +139,13 @@ def with_answer(opened: Opened, server: int, change: Callable[[Answered], Answer
     )
 
 
-def resigned(opened: Opened, authority: Authority, **claims: str) -> Callable[[Answered], Answered]:
+def resigned(opened: Opened, authority: Authority, **claims: Any) -> Callable[[Answered], Answered]:
     """What server-1 would sign with a certificate of this authority."""
     credentials = authority.issue(Identity(Role.SERVER, 1, 1), NOW, DAY)
 
     def change(answer: Answered) -> Answered:
         receipt = decode_receipt(evidence_of(opened).run, 1, answer.receipt)
-        signed = replace(receipt, **claims).signed(signer(credentials))  # type: ignore[arg-type]
+        signed = replace(receipt, **claims).signed(signer(credentials))
         return replace(answer, receipt=signed.encode(), certificate=credentials.certificate)
 
     return change
@@ -210,8 +216,16 @@ def test_a_receipt_is_of_its_server_its_share_and_its_charge(opened: Opened) -> 
         replace(opened, evidence=replace(evidence_of(opened), openings=(twice,))).prove(QUESTION)
 
 
-@pytest.mark.parametrize("claim", ["epsilon", "delta"])
-def test_a_server_that_charged_something_else_is_named(claim: str) -> None:
+@pytest.mark.parametrize(
+    "claim",
+    [
+        PrivacyLoss.of(Fraction(1, 4)),
+        PrivacyLoss.of(Fraction(1, 2), 1e-9),
+        PrivacyLoss.concentrated(Fraction(1, 2)),
+        PrivacyLoss.of(None),
+    ],
+)
+def test_a_server_that_charged_something_else_is_named(claim: PrivacyLoss) -> None:
     """It holds a certificate, and signs what its ledger has."""
     authority = Authority.create("members", NOW, DAY)
     with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
@@ -225,8 +239,8 @@ def test_a_server_that_charged_something_else_is_named(claim: str) -> None:
 
     opened = replace(with_answer(opened, 0, honest), authority=authority.pem)
     with_answer(opened, 1, resigned(opened, authority)).prove(QUESTION)
-    lying = with_answer(opened, 1, resigned(opened, authority, **{claim: "0.5"}))
-    with pytest.raises(RunFailed, match=f"server-1: it charged {claim} 0.5, where"):
+    lying = with_answer(opened, 1, resigned(opened, authority, loss=claim))
+    with pytest.raises(RunFailed, match=f"server-1: it charged {claim}, where the query costs"):
         lying.prove(QUESTION)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.ecdf import Ecdf
@@ -27,10 +28,10 @@ OTHERS: dict[str, Any] = {
     "min_parties": 3,
     "deadline": 31.0,
     "delta": 1e-9,
-    "later_epsilon": Fraction(1, 2),
-    "later_delta": 1e-9,
+    "later": PrivacyLoss.of(Fraction(1, 2), 1e-9),
     "fresh": True,
     "honest": 1,
+    "law": "twofold",
 }
 
 

@@ -15,6 +15,7 @@ from tallyroom.protocols.kernels.estimator import Design, epsilon_each
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics.of_pairs import KendallTau
 from tallyroom.simulation.reproduce import s1_kendall
+from tallyroom.simulation.reproduce.classified import data_folder
 from tallyroom.simulation.reproduce.confidence import Mean
 from tallyroom.simulation.reproduce.contract import Scale
 from tallyroom.simulation.reproduce.s1_kendall import METHODS, Errors, Sample, judge
@@ -106,7 +107,7 @@ def test_verdict_flips(changes: dict[tuple[float, str], float], places: list[int
 def test_ratings_come_from_the_sample_if_it_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if not (s1_kendall.data_folder() / s1_kendall.DATA_FILE).exists():
+    if not (data_folder() / s1_kendall.DATA_FILE).exists():
         pytest.skip("the sample of ratings is not beside the project: set TALLY_DATA")
     cells, source = s1_kendall.ratings(50_000, np.random.default_rng(1))
     assert source == "1,000 TripAdvisor reviews, resampled"

@@ -2,15 +2,20 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tallyroom.simulation.command.catalogue import CATALOGUES
+from tallyroom.simulation.reports.tables import counted
 from tests.conftest import Tally
 
 TOP = {
+    "machine",
+    "roles",
     "schema",
     "statistic",
     "estimate",
@@ -27,6 +32,7 @@ TOP = {
     "date",
     "command",
     "interval",
+    "intervals",
     "method_error",
 }
 
@@ -201,14 +207,38 @@ def test_lists(tally_here: Tally, what: str) -> None:
     assert tally_here("list", what).stdout.splitlines()[first].split()[0] in found[what]
 
 
+def test_list_without_a_word_lists_the_lists(tally_here: Tally) -> None:
+    """Each of them, by a name that can be listed in turn."""
+    done = tally_here("list")
+    assert done.returncode == 0
+    names = [line.split()[0] for line in done.stdout.split("\n\n")[0].splitlines()]
+    assert set(names) == set(CATALOGUES) - {"lists"}
+    assert json.loads(tally_here("list", "--json").stdout)["lists"].keys() == set(names)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 parties"), (1, "1 party"), (2000, "2,000 parties")]
+)
+def test_numbers_agree_with_their_nouns(number: int, words: str) -> None:
+    assert counted(number, "party", "parties") == words
+
+
+def test_one_of_a_kind_is_printed_in_the_singular(tally_here: Tally) -> None:
+    done = tally_here("run", "mean", "--parties", "1", "--aggregator", "curator", "--seed", "1")
+    assert "1 party, 1 server" in done.stdout
+    assert not re.search(r"\b1 (parties|servers|messages|rounds)\b", done.stdout)
+
+
 def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     from fractions import Fraction
 
+    from tallyroom.protocols.privacy.loss import UNBOUNDED, PrivacyLoss
     from tallyroom.protocols.wire.machine import Spend
     from tallyroom.storage.ledger import Ledger
 
-    ledger = Ledger(tmp_path / "work" / "l.sqlite", None)
-    ledger.record([Spend("d", "r", Fraction(1, 4)), Spend("d", "s", None)])
+    ledger = Ledger(tmp_path / "work" / "l.sqlite")
+    quarter = Spend("d", "r", PrivacyLoss.of(Fraction(1, 4)))
+    ledger.record([quarter, Spend("d", "s", UNBOUNDED)])
     ledger.close()
     found = json.loads(tally_here("ledger", "l.sqlite", "--json").stdout)
     assert (found["spent"], found["spent_with_noise"]) == ("inf", 0.25)

@@ -92,7 +92,7 @@ def test_ranges_and_bounds_come_from_the_same_file(here: Tally, name: str) -> No
     ("schema", "more", "words"),
     [
         ("more.txt", (), "no column 'shoe'"),
-        ("twice.txt", (), "twice.txt, line 6: 'age' is there twice"),
+        ("twice.txt", (), "twice.txt, line 6: 'age' is listed twice"),
         ("none.txt", (), "cannot read the schema none.txt: No such file or directory"),
         (".", (), "cannot read the schema .: Is a directory"),
         ("columns.txt", ("--target", "wage"), "the target needs its values"),

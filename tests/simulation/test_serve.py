@@ -153,7 +153,7 @@ def test_no_file_is_read_for_another_machine() -> None:
     """Neither as the data, nor as public data to plan by."""
     options = {"--pilot": "/etc/passwd"}
     asked = {"action": "run", "statistic": "auc", "options": options}
-    with pytest.raises(LocalError, match="--pilot is one of the bundled"):
+    with pytest.raises(LocalError, match="--pilot must be one of the bundled"):
         arguments(asked, False)
     assert arguments(asked, True) == ["run", "auc", "--pilot=/etc/passwd"]
     options["--pilot"] = "synthetic:scores?n=50"
@@ -294,7 +294,7 @@ def test_a_partys_token_is_not_taken_for_the_pages(
     """The page prints its token; that of a party, in the environment, lets somebody join as it."""
     monkeypatch.setenv("TALLY_TOKEN", "too-short")
     done = tally_here("serve", "--port", "70000")
-    assert done.stderr == "tally: --port 70000: ports are from 0 to 65535\n"
+    assert done.stderr == "tally: --port must be from 0 to 65535, not 70000\n"
 
 
 def test_bad_options_get_one_line(tally_here: Tally, tmp_path: Path) -> None:

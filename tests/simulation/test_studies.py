@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
+from tallyroom.protocols.privacy.loss import PrivacyLoss
+from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.run.policy import parse_policy
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
@@ -23,6 +26,7 @@ from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress
+from tallyroom.simulation.study import AskingOptions
 from tallyroom.simulation.verification import verify
 
 MEAN = Mean("score", lower=0.0, upper=1.0)
@@ -92,7 +96,10 @@ def test_a_mean_with_private_bounds_against_numpy(shape: str) -> None:
     clipped = float(np.mean(np.clip(values, lower, upper)))
     assert result.noiseless == pytest.approx(clipped, abs=1e-6 * max(1.0, abs(clipped)))
     assert result.interval is not None
-    assert result.interval == result.questions[-1].interval
+    asked = result.questions[-1].interval
+    assert asked is not None
+    without = "what clipping to the bounds that were found did"
+    assert result.interval == dataclasses.replace(asked, without=without)
     off = abs(float(result.estimate) - clipped)  # type: ignore[arg-type]
     assert off <= 12 * result.deviations[0] + 1e-6 * abs(clipped)
     outside = np.count_nonzero((values < lower) | (values > upper))
@@ -149,7 +156,7 @@ def test_a_cap_that_cannot_hold_the_whole_refuses_before_the_first_question() ->
 
 
 def test_parties_whose_ledgers_cannot_hold_it_do_not_answer_the_first_question() -> None:
-    policy = Policy(epsilon_in_all=0.9)
+    policy = parse_policy("epsilon_in_all = 0.9")
     with Federation(parties=4, seed=1, policy=policy) as federation:
         with pytest.raises(RunFailed, match="no room for the epsilon or delta of this study"):
             federation.run(PrivateBounds(Mean("score")), epsilon=1)
@@ -184,12 +191,12 @@ def test_a_finding_has_its_interval_or_says_why_not() -> None:
     with Federation(parties=4, data=columns, seed=2) as federation:
         coefficient = federation.run(GiniCoefficient(lower=0, upper=1), epsilon=20)
         searched = federation.run(QuantileSearchStudy(lower=0, upper=1, halvings=3), epsilon=20)
-        exact = federation.run(GiniCoefficient(lower=0, upper=1), epsilon="inf")
+        everything = GiniCoefficient(lower=0, upper=1, pairs_per_party="all")
+        exact = federation.run(everything, epsilon="inf")
     found = coefficient.interval
     assert found is not None
     assert found.low[0] < coefficient.estimate < found.high[0]
     assert found.high[0] - found.low[0] == pytest.approx(2 * 2.1183 * found.errors[0], rel=1e-3)
-    assert found.without == "which pairs were drawn"
     assert "±" in coefficient.summary()
     assert "no interval: how the noise" in searched.summary()
     assert searched.as_json()["interval"]["low"] is None  # type: ignore[index]
@@ -255,7 +262,7 @@ def document() -> dict[str, Any]:
 
 
 def test_the_receipts_of_all_questions_hold(document: dict[str, Any]) -> None:
-    assert [receipt.epsilon for receipt in verify(document).receipts] == ["8/5"] * 2 + ["32/5"] * 2
+    assert [each.loss.text for each in verify(document).receipts] == ["8/5"] * 2 + ["32/5"] * 2
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -313,3 +320,11 @@ def test_a_question_may_name_its_aggregator() -> None:
     assert result.questions[0].federation["aggregator"] == "fss?verified=yes"
     assert np.isnan(result.deviations).all()
     assert dataclasses.replace(result, questions=()).as_json()["privacy"]
+
+
+def test_a_loss_in_rho_is_not_asked_as_none() -> None:
+    """It has no ε, which in a question means no noise."""
+    options = AskingOptions(None, "record", None, 1.0, False, lambda _: None, "laplace")
+    grant = Grant(PrivacyLoss.concentrated(Fraction(1, 10)))
+    with pytest.raises(LocalError, match="asked for an epsilon, not for ρ"):
+        options.question(Mean(), "additive", grant, Placement.EACH_SERVER)

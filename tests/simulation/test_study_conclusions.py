@@ -13,7 +13,7 @@ from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
-from tallyroom.protocols.studies import Study, study_names
+from tallyroom.protocols.studies import BY_OPTION, Study, study_names
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -24,7 +24,7 @@ from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.protocols.studies.roc_medians import RocMedians
 from tallyroom.simulation.federation import Federation
-from tallyroom.simulation.replay import BY_OPTION, described, study_of
+from tallyroom.simulation.replay import described, study_of
 from tallyroom.simulation.verification import verify
 
 RECORDS = 4000
@@ -41,7 +41,7 @@ ASKED: list[Study | Statistic] = [
     RocMedians(bins=8, thresholds=64),
     PrivateBounds(Mean()),
     PrivateBounds(Mean(), method="sparse-vector"),
-    Quantile(lower=0.0, upper=1.0, mechanism="max", thresholds=65536, quantile=(0.5,)),
+    Quantile(lower=0.0, upper=1.0, strategy="max", thresholds=65536, quantile=(0.5,)),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from tallyroom.protocols.aggregation import aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.mechanisms import Placement
-from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.run.policy import Policy, parse_policy
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.studies import study_names
@@ -121,12 +121,12 @@ def test_a_second_question_that_the_policy_of_parties_does_not_allow() -> None:
 
 
 def test_a_second_question_that_is_too_dear_for_the_policy_of_parties() -> None:
-    policy = Policy(epsilon_per_question=2.0)  # the first takes a fifth of 4
+    policy = parse_policy("epsilon_per_question = 2.0")  # the first takes a fifth of 4
     refused(PrivateBounds(Mean()), r"epsilon 2 per question, not 3\.2", policy=policy)
 
 
 def test_scores_that_are_no_probabilities() -> None:
-    refused(HosmerLemeshow(groups=3), "no probabilities", data=DATA | {"score": DATA["score"] + 1})
+    refused(HosmerLemeshow(groups=3), "not probabilities", data=DATA | {"score": DATA["score"] + 1})
 
 
 def test_halves_that_doubles_cannot_tell_apart() -> None:

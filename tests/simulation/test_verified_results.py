@@ -16,6 +16,7 @@ from tallyroom.protocols.run.promise import NO_NOISE
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import CollisionEntropy, Gini
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, OnDemand, QuantileSearch
@@ -55,7 +56,7 @@ def test_every_kind_of_answer_can_be_verified_later(
         result = federation.run(statistic, 1, **more)
     receipts = verify(document_of(result)).receipts
     assert {receipt.server for receipt in receipts} == set(range(servers))
-    assert {receipt.epsilon for receipt in receipts} == {"1"}
+    assert {receipt.loss.epsilon for receipt in receipts} == {1}
 
 
 READING = {"smooth", "box", "solver", "nonnegative"}
@@ -129,11 +130,39 @@ def test_whatever_is_changed_in_a_study_is_found_out() -> None:
     assert check_every_change(document, spared=("study.parameters",)) > 200
 
 
+@pytest.mark.parametrize("shown", ["noise", "population"])
+def test_an_interval_cannot_pass_for_the_other(shown: str) -> None:
+    """Nor can one of the two be widened, or left out."""
+    asked = LinearRegression(("score=0:1", "label=0:1"), ("score",), "label")
+    with Federation(3, 2, data="synthetic:scores?n=12") as federation:
+        document = document_of(federation.run(asked, 50, interval=shown))
+    assert document["interval"] == document["intervals"][shown]
+    verify(document)
+    (other,) = {"noise", "population"} - {shown}
+    for lie in (
+        {"interval": document["interval"] | {"covers": other}},
+        {"interval": document["intervals"][other] | {"covers": shown}},
+        {"intervals": document["intervals"] | {other: document["intervals"][shown]}},
+        {"intervals": {shown: document["intervals"][shown]}},
+    ):
+        with pytest.raises(TallyError, match="does not hold"):
+            verify(document | lie)
+
+
+def test_a_result_from_before_there_were_two_intervals_still_holds() -> None:
+    document = answer_of(0)
+    del document["intervals"]
+    with pytest.raises(TallyError, match="does not hold"):
+        verify(document)
+    del document["interval"]["covers"]
+    verify(document)
+
+
 def test_where_only_the_coordinator_can_open_reports_the_sum_is_not_signed() -> None:
     signed, unsigned = (verify(answer_of(kind)).unsigned for kind in (0, 6))
     assert signed == UNSIGNED
     reading = ("receipts.asked.records", "receipts.asked.parameters")
-    assert unsigned == (*UNSIGNED, "estimate", "interval", *reading)
+    assert unsigned == (*UNSIGNED, "estimate", "interval", "intervals", *reading)
 
 
 def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
@@ -178,7 +207,7 @@ def test_the_command_says_a_line_a_server_and_pins_an_authority(
     assert good.returncode == 0
     *servers, unsigned = good.stdout.splitlines()
     assert [line.split()[0] for line in servers] == ["server-0", "server-1"]
-    assert unsigned.endswith(f"what nobody signs: {', '.join(UNSIGNED)}")
+    assert unsigned.endswith(f"except for unsigned fields: {', '.join(UNSIGNED)}")
     bad = tally_here("verify", str(file), "--authority", str(theirs))
     assert (bad.returncode, bad.stdout) == (3, "")
     assert bad.stderr.startswith("tally: the result does not hold: authority")

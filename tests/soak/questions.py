@@ -66,7 +66,7 @@ _ON_DEMAND: list[tuple[Statistic, Truth]] = [
         lambda: np.array([(SCORES <= 0.25).mean(), (SCORES <= 0.75).mean()]),
     ),
     (
-        QuantileSearch(value="score", thresholds=STEP, quantile=(0.5,)),
+        QuantileSearch(value="score", quantile=(0.5,)),
         lambda: _first_point_at(0.5, STEP),
     ),
 ]

@@ -12,7 +12,7 @@ from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.simulation import Federation
-from tallyroom.simulation.bench.proc import resident_bytes
+from tallyroom.simulation.proc import resident_bytes
 from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
@@ -101,9 +101,9 @@ class Room:
 
     def spent(self, keeper: str) -> float:
         """What is in a ledger: every question costs 1, a curve that was released before nothing."""
-        ledger = Ledger(self.folder / keeper / "ledger.sqlite", None)
+        ledger = Ledger(self.folder / keeper / "ledger.sqlite")
         try:
-            return float(ledger.spent())
+            return ledger.totals().noisy.size
         finally:
             ledger.close()
 

@@ -116,15 +116,17 @@ function showRun(run) {
   for (const each of main.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
 }
 
+const covered = (interval) => (interval.covers === "population" ? "the noise and the sampling of the records" : "what the noise may have done");
+
 function showAnswer(run, result) {
   const box = section("Answer");
   if (typeof result.estimate === "number") {
     box.append(element("p", { class: "big" }, number(result.estimate, 6)));
-    if (result.interval) box.append(element("p", {}, `95 %: from ${number(result.interval.low, 6)} to ${number(result.interval.high, 6)}, which tells what the noise may have done`));
+    if (result.interval) box.append(element("p", {}, `95 %: from ${number(result.interval.low, 6)} to ${number(result.interval.high, 6)}, which covers ${covered(result.interval)}`));
     if (typeof result.truth === "number") box.append(element("p", { class: "quiet" }, `Truth, known in a simulation only: ${number(result.truth, 6)}`));
   } else {
     const drawn = plot(result);
-    if (drawn) box.append(drawn, element("p", { class: "quiet" }, `Line: the private estimate${result.interval ? "; band: 95 %, what the noise may have done" : ""}${result.truth ? "; dashed: the truth, known in a simulation only" : ""}.`));
+    if (drawn) box.append(drawn, element("p", { class: "quiet" }, `Line: the private estimate${result.interval ? `; band: 95 %, which covers ${covered(result.interval)}` : ""}${result.truth ? "; dashed: the truth, known in a simulation only" : ""}.`));
     else if (run.files.includes("estimate.png")) box.append(element("img", { src: `/files/${run.name}/estimate.png`, alt: `${result.statistic}: the estimate; estimate.csv has its numbers`, style: null }));
   }
   if (result.error) box.append(element("p", {}, `Error: root mean square ${number(result.error.rmse)}, largest ${number(result.error.max)}`));

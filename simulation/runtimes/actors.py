@@ -1,11 +1,11 @@
 """A participant in an actor: bytes come in, bytes go out, and it is told again what it forgot.
 
 The participant meters what crosses this border, as it does in every runtime. It is a function of
-what it was told and of its secret, so a seat whose node is lost is made anew elsewhere and told the
-same again (`simulation.runtimes.ray`). What outlives runs, spends and the names of runs that are
-over, is handed to it before that.
+what it was told and of its secret, so an actor whose node is lost is made anew elsewhere and told
+the same again (`simulation.runtimes.ray`). What outlives runs, spends and the names of runs that
+are over, is handed to it before that.
 
-All seats of a federation are in one trust domain: whoever runs the cluster has every secret.
+All actors of a federation are in one trust domain: whoever runs the cluster has every secret.
 """
 
 import os
@@ -24,33 +24,32 @@ from numpy.typing import NDArray
 
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import LEDGER, Consent
-from tallyroom.parties.signing import signet_of
+from tallyroom.parties.signing import signer_of
 from tallyroom.protocols.aggregation.contract import Bulk, Ids, Memory
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError, words_of_the_command
 from tallyroom.protocols.identity.certificates import Credentials
 from tallyroom.protocols.identity.vouchers import Vouchers
+from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.begun import BegunRuns
-from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.participant import BegunRuns, Participant
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.wire.loop import JobKind, Reply
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Spend
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
 from tallyroom.protocols.wire.meter import Meter
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
-from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
-from tallyroom.simulation.runtimes.carried import SeatTask, WorkItem, do
+from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour, ScriptedBlock
 from tallyroom.simulation.runtimes.cluster import the_engine
-from tallyroom.simulation.runtimes.coordinator_facade import BegunRun, CoordinatorFacade
-from tallyroom.simulation.scripted_parties import ScriptedBlock
+from tallyroom.simulation.runtimes.inprocess import BegunRun, begin, close
 from tallyroom.storage.ledger import Ledger
 
 
 class Call(Enum):
-    """What a seat is asked beside the errands of a run (`SeatTask`)."""
+    """What an actor is asked beside the jobs of a run (`JobKind`)."""
 
     PUT = auto()  # the coordinator: a question
     CLOSE = auto()  # the coordinator: a run has its answer
@@ -58,8 +57,8 @@ class Call(Enum):
 
 
 @dataclass
-class SeatState:
-    """What a seat that is made anew must know before it is told its runs again: what was spent,
+class LastingState:
+    """What an actor that is made anew must know before it is told its runs again: what was spent,
     which runs are over, and at the coordinator whose answers are given again."""
 
     spends: list[Spend] = field(default_factory=list)
@@ -68,7 +67,7 @@ class SeatState:
 
 
 @dataclass
-class SeatAnswer:
+class CallAnswer:
     """What came of a call: an outcome with its messages encoded, or a `result`, or an `error` by
     its kind and words. `spends` went into the ledger meanwhile."""
 
@@ -80,7 +79,7 @@ class SeatAnswer:
     result: Any = None
     error: tuple[str, str] | None = None
 
-    def outcome(self, run: bytes, sender: str) -> Reply:
+    def reply(self, run: bytes, sender: str) -> Reply:
         messages = [decode(data, sender) for data in self.messages]
         return Reply(run, messages, self.refused, self.finished, self.more)
 
@@ -119,7 +118,7 @@ class ToldConsent(Consent):
     def __init__(self, policy: Policy, store: Path | None) -> None:
         super().__init__(policy, store)
         self._ledger.close()
-        self.ledger = ToldLedger(store and store / LEDGER, policy.cap, policy.delta_in_all)
+        self.ledger = ToldLedger(store and store / LEDGER, Filter(policy.in_all))
         self._ledger = self.ledger
 
 
@@ -127,7 +126,7 @@ class ToldConsent(Consent):
 
 
 @dataclass(frozen=True)
-class Seating(ABC):
+class Recipe(ABC):
     """What a participant is made of. `secret` is the seed of its randomness: made anew, it draws
     the same."""
 
@@ -139,13 +138,13 @@ class Seating(ABC):
 
     def _ledger(self, cap: Fraction | None, cap_delta: float | None) -> ToldLedger:
         if self.store is None:
-            return ToldLedger(None, cap, cap_delta)
+            return ToldLedger(None, Filter.of(cap, cap_delta))
         self.store.mkdir(parents=True, exist_ok=True)
-        return ToldLedger(self.store / LEDGER, cap, cap_delta)
+        return ToldLedger(self.store / LEDGER, Filter.of(cap, cap_delta))
 
 
 @dataclass(frozen=True)
-class HostSeating(Seating):
+class HostRecipe(Recipe):
     holdings: Holdings
     credentials: Credentials
     servers: int
@@ -160,14 +159,14 @@ class HostSeating(Seating):
             self.holdings,
             Randomness.from_seed(self.secret, "parties"),
             consent,
-            signet=signet_of(self.credentials),
+            signer=signer_of(self.credentials),
             misbehaviour=self.misbehaviour,
         )
         return block, None if consent is None else consent.ledger
 
 
 @dataclass(frozen=True)
-class ServerSeating(Seating):
+class ServerRecipe(Recipe):
     """`bulk` makes the place where a run's submissions are kept."""
 
     index: int
@@ -190,7 +189,7 @@ class ServerSeating(Seating):
 
 
 @dataclass(frozen=True)
-class CoordinatorSeating(Seating):
+class CoordinatorRecipe(Recipe):
     ids: Ids
     counts: NDArray[np.uint32]
     version: bytes
@@ -214,16 +213,16 @@ class CoordinatorSeating(Seating):
         return coordinator, ledger
 
 
-# --- the seat ---
+# --- the actor ---
 
 
-class Seat:
-    """`token` names this seat until it is lost: one that was made anew since takes no call that
+class ParticipantActor:
+    """`token` names this actor until it is lost: one that was made anew since takes no call that
     was meant for the one before."""
 
-    def __init__(self, seating: Seating) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         self._token = os.urandom(8)
-        self._participant, self._ledger = seating.make()
+        self._participant, self._ledger = recipe.make()
         self._accounts: dict[bytes, Spent] = {}
 
     def token(self) -> bytes:
@@ -232,15 +231,15 @@ class Seat:
     def node(self) -> str:
         return str(the_engine().get_runtime_context().get_node_id())
 
-    def restore(self, memoir: SeatState) -> bytes:
-        """Before anything else is told to a seat that was made anew. Returns its token."""
+    def restore(self, lasting: LastingState) -> bytes:
+        """Before anything else is told to an actor that was made anew. Returns its token."""
         if self._ledger is not None:
-            self._ledger.record(memoir.spends)
+            self._ledger.record(lasting.spends)
             self._ledger.told()
-        self._participant.begun = memoir.begun
+        self._participant.begun = lasting.begun
         if isinstance(self._participant, Coordinator):
             releases, data = self._participant.releases, self._participant.data
-            for query, contributors in memoir.kept:
+            for query, contributors in lasting.kept:
                 releases.remember(query.run, query, data, contributors)
         return self._token
 
@@ -250,9 +249,9 @@ class Seat:
             self._accounts.pop(run, None)
 
     def call(
-        self, token: bytes, again: bool, call: Call | SeatTask, run: bytes, argument: Any = None
-    ) -> SeatAnswer | None:
-        """None if it was meant for a seat that is lost. `again` is what that one was told, and
+        self, token: bytes, again: bool, call: Call | JobKind, run: bytes, argument: Any = None
+    ) -> CallAnswer | None:
+        """None if it was meant for an actor that is lost. `again` is what that one was told, and
         whose answer is known."""
         if token != self._token:
             return None
@@ -261,34 +260,34 @@ class Seat:
             answer = self._answer(call, run, argument)
         except TallyError as error:
             kind = LocalError if isinstance(error, LocalError) else RunFailed
-            answer = SeatAnswer(error=(kind.__name__, _words(error)))
+            answer = CallAnswer(error=(kind.__name__, _words(error)))
         finally:
             self._participant.replaying = False
         if self._ledger is not None:
             answer.spends = self._ledger.told()
         return answer
 
-    def _answer(self, call: Call | SeatTask, run: bytes, argument: Any) -> SeatAnswer:
+    def _answer(self, call: Call | JobKind, run: bytes, argument: Any) -> CallAnswer:
         participant = self._participant
         match call:
-            case SeatTask():
-                message = decode(argument, "the carrier") if call is SeatTask.TAKE else None
+            case JobKind():
+                message = decode(argument, "the carrier") if call is JobKind.HEAR else None
                 with self._timed(run, message):
-                    outcome = do(participant, WorkItem(participant, call, run, message))
-                return _encoded(outcome)
+                    reply = participant.perform(call, run, message)
+                return _encoded(reply)
             case Call.PUT:
                 assert isinstance(participant, Coordinator)
-                begun = CoordinatorFacade(participant).put(*argument)
-                answer = _encoded(begun.outcome)
+                begun = begin(participant, *argument)
+                answer = _encoded(begun.reply)
                 answer.result = BegunRun(begun.query, begun.run, Reply(begun.run), begun.earlier)
                 return answer
             case Call.CLOSE:
                 assert isinstance(participant, Coordinator)
-                return SeatAnswer(result=CoordinatorFacade(participant).close(*argument))
+                return CallAnswer(result=close(participant, *argument))
             case Call.SETTLE:
                 account = self._accounts.pop(run, Spent(Meter()))
                 account.meter = participant.meters.pop(run, Meter())
-                return SeatAnswer(result=account)
+                return CallAnswer(result=account)
 
     @contextmanager
     def _timed(self, run: bytes, message: Message | None) -> Iterator[None]:
@@ -303,10 +302,10 @@ class Seat:
                 account.prepare_cpu_seconds += spent
 
 
-def _encoded(outcome: Reply) -> SeatAnswer:
+def _encoded(outcome: Reply) -> CallAnswer:
     """Blocks that are too long for one message travel as several, as they do over gRPC."""
     finished = outcome.finished
-    return SeatAnswer(
+    return CallAnswer(
         [chunk.encode() for message in outcome.messages for chunk in message.chunks()],
         outcome.refused,
         Done(finished.output) if isinstance(finished, Done) else finished,

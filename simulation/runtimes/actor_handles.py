@@ -12,14 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.wire.loop import Job, JobKind
 from tallyroom.protocols.wire.machine import Spend
-from tallyroom.simulation.runtimes.carried import SeatTask, WorkItem
+from tallyroom.simulation.runtimes.actors import (
+    Call,
+    CallAnswer,
+    LastingState,
+    ParticipantActor,
+    Recipe,
+)
 from tallyroom.simulation.runtimes.cluster import the_engine
-from tallyroom.simulation.runtimes.seats import Call, Seat, SeatAnswer, Seating, SeatState
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 120.0
-"""How long a seat that was lost may take to be there again."""
+"""How long an actor that was lost may take to be there again."""
 PUT_BYTES = 100_000
 """What is longer goes to the cluster's store once, and is not held here."""
 
@@ -28,31 +34,31 @@ PUT_BYTES = 100_000
 class Told:
     """One call. `taken` once its answer was heard, with what it spent."""
 
-    call: Call | SeatTask
+    call: Call | JobKind
     run: bytes
     argument: Any = None
-    errand: "WorkItem[ActorPlace] | None" = None
+    job: "Job[ActorHandle] | None" = None
     taken: bool = False
     spends: list[Spend] = field(default_factory=list)
 
 
-class ActorPlace:
+class ActorHandle:
     """`restarts` counts how often the actor was lost."""
 
-    def __init__(self, name: str, seating: Seating) -> None:
+    def __init__(self, name: str, recipe: Recipe) -> None:
         self._ray = the_engine()
         self.name = name
-        self.memoir = SeatState()
+        self.lasting = LastingState()
         self.journal: list[Told] = []
         self.restarts = 0
         self._pending: deque[tuple[Any, Told, bool]] = deque()
         options = {"num_cpus": 0, "max_restarts": MOST_RESTARTS, "scheduling_strategy": "SPREAD"}
-        self._actor = self._ray.remote(Seat).options(**options).remote(seating)
+        self._actor = self._ray.remote(ParticipantActor).options(**options).remote(recipe)
         self._asked = self._actor.token.remote()
         self._token = b""
 
     def ready(self) -> None:
-        """Waits until the seat is there. Raises `RunFailed`."""
+        """Waits until the actor is there. Raises `RunFailed`."""
         if not self._token:
             try:
                 self._token = self._ray.get(self._asked, timeout=RESTART_SECONDS)
@@ -84,14 +90,14 @@ class ActorPlace:
         reference = call.remote(self._token, again, told.call, told.run, told.argument)
         self._pending.append((reference, told, again))
 
-    def answer(self) -> "tuple[WorkItem[ActorPlace] | None, SeatAnswer]":
-        """The next answer that was not heard before, and to which errand.
+    def answer(self) -> "tuple[Job[ActorHandle] | None, CallAnswer]":
+        """The next answer that was not heard before, and to which job.
 
         Raises `RunFailed` if the actor is lost for good."""
         while True:
             reference, told, again = self._pending[0]
             try:
-                answer: SeatAnswer | None = self._ray.get(reference)
+                answer: CallAnswer | None = self._ray.get(reference)
             except (
                 self._ray.exceptions.RayActorError,
                 self._ray.exceptions.ObjectLostError,
@@ -103,11 +109,11 @@ class ActorPlace:
             self._pending.popleft()
             if again:
                 continue
-            errand, told.errand = told.errand, None  # its message is not held any longer
+            job, told.job = told.job, None  # its message is not held any longer
             told.taken, told.spends = True, answer.spends
-            return errand, answer
+            return job, answer
 
-    def ask(self, call: Call, run: bytes, argument: Any = None) -> SeatAnswer:
+    def ask(self, call: Call, run: bytes, argument: Any = None) -> CallAnswer:
         """A call, and its answer. What is answered before it is of a run that is over."""
         told = Told(call, run, argument)
         self.tell(told)
@@ -120,11 +126,11 @@ class ActorPlace:
         over = set(runs)
         for told in self.journal:
             if told.run in over:
-                self.memoir.spends += told.spends
+                self.lasting.spends += told.spends
         self.journal = [told for told in self.journal if told.run not in over]
         for run in over:
-            self.memoir.begun.add(run)
-        # It needs no answer: a seat that is lost meanwhile hears of it when it is made anew.
+            self.lasting.begun.add(run)
+        # It needs no answer: an actor that is lost meanwhile hears of it when it is made anew.
         self._actor.forget.remote(list(over))
 
     def stop(self) -> None:
@@ -143,7 +149,7 @@ class ActorPlace:
         deadline = time.monotonic() + RESTART_SECONDS
         while time.monotonic() < deadline:
             try:
-                token: bytes = self._ray.get(self._actor.restore.remote(self.memoir), timeout=10)
+                token: bytes = self._ray.get(self._actor.restore.remote(self.lasting), timeout=10)
             except exceptions.ActorDiedError:
                 break
             except (exceptions.RayActorError, exceptions.GetTimeoutError):

@@ -1,0 +1,140 @@
+"""A question put to public records in place of the private ones: whole, or in a smaller federation.
+
+Parties that meet in pairs take up to a tenth of a second a meeting, so few meetings are rehearsed:
+their bill is linear in parties, meetings and pairs, and how many there will be is known beforehand.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallyroom.parties.dataset import Dataset
+from tallyroom.protocols.plans.pairs import PairwiseMean
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.planning.outcomes import Outcomes, outcomes
+from tallyroom.simulation.result import Result
+
+MOST_PARTIES = 2000
+MOST_RECORDS = 20_000
+MOST_MEETINGS = 20
+MOST_PAIRS = 2000
+"""More meetings or pairs than these are not rehearsed."""
+FEW_RECORDS = 24
+"""Records of a party where meetings are rehearsed in part."""
+OF_A_QUERY = ("noise", "unit", "delta", "noise_law")
+"""Ways of asking that a query says."""
+
+Founding = Callable[[Dataset, str, int | None, int], Federation]
+"""A federation in one process, given data, an aggregator, parties and a seed."""
+
+
+class Part(NamedTuple):
+    """The size of a federation."""
+
+    parties: int
+    rows: int
+
+
+@dataclass
+class Rehearsal:
+    """`records` are public: as many as there are private ones, and held by as many. `asking` is how
+    the question is put; its ε and the parties that it needs are told anew. Errors are those against
+    the truth or, without `against_truth`, those of the noise alone."""
+
+    question: Statistic | Study
+    records: Dataset
+    parties: int | None
+    found: Founding
+    asking: Any
+    against_truth: bool = True
+    _queries: dict[tuple[str, str, Part], Query | None] = field(default_factory=dict)
+
+    @cached_property
+    def whole(self) -> Part:
+        return Part(len(self.records.deal(self.parties).ids), self.records.rows)
+
+    def __call__(
+        self, spec: str, epsilon: float | str, seed: int, part: Part | None = None
+    ) -> Result:
+        """Raises as a run does."""
+        how = dict(self.asking) | {"epsilon": epsilon, "min_parties": None}
+        with self._federation(spec, part or self.whole, seed) as federation:
+            return federation.run(self.question, **how)
+
+    def outcomes(self, spec: str, epsilon: float | str) -> Outcomes | None:
+        """Drawn in the clear, at the full size; None where they cannot be."""
+        query = self._query(spec, epsilon, self.whole)
+        return None if query is None else outcomes(query, self.records.deal(self.parties))
+
+    def size(self, spec: str, epsilon: float | str, part: Part) -> tuple[float, ...]:
+        """What the bill is linear in: 1, parties, and where records meet in pairs, meetings of
+        parties and pairs."""
+        query = self._query(spec, epsilon, part)
+        plan = None if query is None else query.plan
+        if not isinstance(plan, PairwiseMean):
+            return 1.0, part.parties
+        if plan.by_servers:
+            return 1.0, part.parties, 0.0, plan.sample.count(part.rows)
+        holdings = self._records(part).deal(self._parties(part))
+        party = np.repeat(np.arange(part.parties), holdings.counts)
+        ends = np.sort(party[plan.sample.pairs(part.rows)], axis=1)
+        between = ends[ends[:, 0] != ends[:, 1]]
+        meetings = np.unique(between[:, 0] * part.parties + between[:, 1])
+        return 1.0, part.parties, len(meetings), len(between)
+
+    def parts(self, spec: str, epsilon: float | str) -> list[Part]:
+        """The sizes to rehearse, the largest first: the whole alone, or several smaller ones."""
+        size, whole = self.size(spec, epsilon, self.whole), self.whole
+        if len(size) > 2:
+            if size[2] <= MOST_MEETINGS and size[3] <= MOST_PAIRS:
+                return [whole]
+            most = min(FEW_RECORDS, max(2, whole.rows // whole.parties))
+            sizes = ((6, most), (4, most), (3, most), (4, most // 2))
+            return [Part(parties, parties * each) for parties, each in sizes]
+        share = min(1.0, MOST_PARTIES / whole.parties, MOST_RECORDS / whole.rows)
+        if share == 1 or self.records.owner is not None:
+            return [whole]
+        return [self._share(share), self._share(share / 2)]
+
+    def _share(self, share: float) -> Part:
+        parties = max(1, round(self.whole.parties * share))
+        return Part(parties, max(parties, round(self.whole.rows * share)))
+
+    def _query(self, spec: str, epsilon: float | str, part: Part) -> Query | None:
+        key = (spec, str(epsilon), part)
+        if key not in self._queries:
+            how = {name: self.asking[name] for name in OF_A_QUERY}
+            federation = self._federation(spec, part, 0)
+            self._queries[key] = federation.query(self.question, epsilon, **how)
+        return self._queries[key]
+
+    def _federation(self, spec: str, part: Part, seed: int) -> Federation:
+        return self.found(self._records(part), spec, self._parties(part), seed)
+
+    def _parties(self, part: Part) -> int | None:
+        return self.parties if part == self.whole else part.parties
+
+    def _records(self, part: Part) -> Dataset:
+        if part == self.whole:
+            return self.records
+        columns = {name: column[: part.rows] for name, column in self.records.columns.items()}
+        return dataclasses.replace(self.records, columns=columns, owner=None)
+
+
+def like(public: Dataset, data: Dataset) -> Dataset:
+    """As many public records as there are private ones, held by as many: all of them if they are as
+    many, else drawn from them."""
+    if public.rows == data.rows:
+        drawn = np.arange(data.rows)
+    else:
+        drawn = np.random.default_rng(1).integers(public.rows, size=data.rows)
+    owner = None if data.owner is None else np.sort(data.owner)
+    columns = {name: column[drawn] for name, column in public.columns.items()}
+    return dataclasses.replace(public, columns=columns, owner=owner)
