@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 
-.PHONY: setup demo check test mutants printed chaos soak fuzz compose-test browser-test ray-test wheel-test docs lint protos protos-check bench clean
+.PHONY: setup demo check test mutants printed chaos soak fuzz compose-test chromium browser-test ray-test wheel-test docs lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -34,9 +34,9 @@ check: lint
 
 # Three workers on two cores: many tests wait for processes of their own.
 # A browser is driven by an event loop of its own, which other tests cannot share a process with.
-test: lint protos-check
-	$(BIN)/pytest -n 3 --dist worksteal --ignore tests/browser --ignore tests/ray
+test: lint protos-check chromium
 	$(BIN)/pytest -n 2 tests/browser
+	$(BIN)/pytest -n 3 --dist worksteal --ignore tests/browser --ignore tests/ray
 	$(BIN)/python -m tests.mutants.run tenth
 	@echo 'not run here: tests of --runtime ray, which start a cluster (make ray-test)'
 
@@ -75,11 +75,14 @@ fuzz: setup
 compose-test: setup
 	$(BIN)/python -m tests.compose.run
 
-# The page in a headless Chromium, from Debian's packages where root may install one; and the
-# documentation's screenshots. `make test` runs the same tests where there is a Chromium.
-browser-test: setup
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y chromium; } \
-		|| echo "no Chromium, and it cannot be installed here: the tests skip"
+# The page is tested in a headless Chromium, installed from Debian's packages where root may do so.
+chromium:
+	@command -v chromium >/dev/null \
+		|| { [ "$$(id -u)" = 0 ] && { apt-get -qq update && apt-get -qq install -y chromium; } >/dev/null 2>&1; } \
+		|| echo "no Chromium, and it cannot be installed here: the browser tests skip"
+
+# The tests of the page, and the documentation's screenshots. `make test` runs the same tests.
+browser-test: setup chromium
 	TALLY_SCREENSHOTS=docs/images $(BIN)/pytest -n 0 -rs tests/browser
 
 # `--runtime ray` and sweeps on a cluster: two real nodes on the loopback, one of which is lost. It
