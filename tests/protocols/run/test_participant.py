@@ -257,7 +257,8 @@ def test_a_step_that_the_ledger_refuses_after_all_ends_the_run(station: Station)
     station.refuses = LedgerRefusal("nothing is left")
     outcome = station.pay(RUN)
     assert outcome.finished == Failed("nothing is left")
-    assert outcome.messages == station.paid == []
+    assert not outcome.messages
+    assert not station.paid
     assert not station.is_open(RUN)
 
 
