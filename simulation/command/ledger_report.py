@@ -13,6 +13,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Totals
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.simulation.command.common import Json
+from tallyroom.simulation.command.reconcile import names_of, reconcile
 from tallyroom.storage.ledger import Ledger
 
 FILE = "ledger.sqlite"
@@ -120,14 +121,12 @@ def ledger(
 
 
 def _compare(paths: list[Path], delta: float, as_json: bool) -> None:
-    from tallyroom.simulation.command.reconcile import names_of, reconcile
-
     if len(paths) < 2:
         raise LocalError("--reconcile compares two ledgers or more")
     names = names_of(paths)
-    rows = reconcile(
-        {name: read_ledger(path, delta) for name, path in zip(names, paths, strict=True)}
-    )
+    reports = [read_ledger(path, delta) for path in paths]
+    spent = [[(receipt, loss) for receipt, _, loss, _ in report.spends()] for report in reports]
+    rows = reconcile(dict(zip(names, spent, strict=True)))
     if as_json:
         paid = [
             {"run": row.number, "paid": {k: v and v.encode() for k, v in row.paid.items()}}

@@ -5,14 +5,15 @@ name of the run, parties what they draw for it.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.messages import NONCE_BYTES
-from tallyroom.simulation.command.ledger_report import LedgerReport
 
+Spends = Iterable[tuple[str, PrivacyLoss]]
+"""Receipt and loss of each."""
 _NUMBER = re.compile(rf"(?:run )?([0-9a-f]{{{2 * NONCE_BYTES}}})")
 
 
@@ -29,9 +30,9 @@ class Disagreement:
         return f"run {self.number}: {', '.join(said)}"
 
 
-def reconcile(ledgers: Mapping[str, LedgerReport]) -> list[Disagreement]:
+def reconcile(ledgers: Mapping[str, Spends]) -> list[Disagreement]:
     """Every disagreement, in the order of the runs' numbers, which is that of their times."""
-    paid = {name: dict(_releases(report)) for name, report in ledgers.items()}
+    paid = {name: dict(_releases(spends)) for name, spends in ledgers.items()}
     numbers = sorted({number for each in paid.values() for number in each})
     rows = (Disagreement(n, {name: each.get(n) for name, each in paid.items()}) for n in numbers)
     return [row for row in rows if len(set(row.paid.values())) > 1]
@@ -46,7 +47,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def _releases(report: LedgerReport) -> Iterator[tuple[str, PrivacyLoss]]:
-    for receipt, _, loss, _ in report.spends():
+def _releases(spends: Spends) -> Iterator[tuple[str, PrivacyLoss]]:
+    for receipt, loss in spends:
         if (found := _NUMBER.match(receipt)) is not None:
             yield found[1], loss
