@@ -39,7 +39,7 @@ def reconcile(ledgers: Mapping[str, Spends]) -> list[Disagreement]:
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """What to call each ledger: its folder, or all of its path where two folders are named alike."""
+    """What to call each ledger: its folder, or its path where two folders are named alike."""
     short = [(path if path.is_dir() else path.parent).resolve().name for path in paths]
     return [
         name if short.count(name) == 1 else str(path)
