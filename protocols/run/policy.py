@@ -46,6 +46,7 @@ class Policy:
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
     noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
     `--outputs weighed`, where the party that garbles can read the other's record in the answer.
+    With `tells_columns` a question that names a column which is not there hears which ones are.
     """
 
     minimum_servers: int | None = None
@@ -62,6 +63,7 @@ class Policy:
     in_all: PrivacyLoss = IN_ALL
     honest_servers: int | None = None
     weighed_outputs: bool = False
+    tells_columns: bool = False
 
     def in_federation(self, servers: int) -> "Policy":
         """The same where nothing is left to how many servers the federation has."""
@@ -275,6 +277,7 @@ _READERS: dict[str, Reader] = {
     "public_columns": _names,
     "units": _chosen(*UNITS),
     "weighed_outputs": _yes_or_no,
+    "tells_columns": _yes_or_no,
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,
     "delta_per_question": _probability,

@@ -192,7 +192,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
-        'noise_laws = ["laplace"]\nweighed_outputs = true\n'
+        'noise_laws = ["laplace"]\nweighed_outputs = true\ntells_columns = true\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )
