@@ -8,7 +8,7 @@ from tallyroom.protocols.plans.encodings import ClippedNumber, EqualBins
 from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import deal
 
-VALUES = np.array([-1e300, -3.0, 0.0, 0.1, 2.5, 2.5, 7.0, np.nan, 1e300, np.inf])
+VALUES = np.array([-1e300, -3.0, 0.0, 0.1, 2.5, 2.5, 7.0, np.nan, 1e300])
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.0, 7.0), (-3.0, 2.5), (1e9, 1e9 + 1)])
@@ -17,7 +17,7 @@ def test_a_number_is_its_nearest_step_whoever_holds_it(lower: float, upper: floa
     alone = number.encode(deal({"v": VALUES}, len(VALUES)))
     together = number.encode(deal({"v": VALUES}, 1))
     assert np.array_equal(alone.sum(axis=0, dtype=np.uint64), together[0])
-    clipped = np.clip(np.nan_to_num(VALUES, nan=lower), lower, upper)
+    clipped = np.clip(np.where(np.isnan(VALUES), lower, VALUES), lower, upper)
     found = (alone[:, 0].astype(float) + number.grid.origin) * number.grid.step
     assert np.abs(found - clipped).max() <= number.grid.step
     assert alone[:, 0].min() == 0
