@@ -13,7 +13,13 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon, parse_rho
+from tallyroom.protocols.privacy.loss import (
+    MAX_TEXT,
+    NO_LOSS,
+    PrivacyLoss,
+    parse_epsilon,
+    parse_rho,
+)
 from tallyroom.protocols.privacy.mechanisms import (
     LAPLACE,
     Placement,
