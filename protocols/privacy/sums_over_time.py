@@ -89,8 +89,8 @@ NEAR = 1.3
 
 
 def _least_branching(times: int, widest: int, levels: int) -> int:
-    branching = max(2, math.floor((times / widest) ** (1 / (levels - 1))) - 1)
-    while widest * int(branching ** (levels - 1)) < times:
+    branching: int = max(2, math.floor((times / widest) ** (1 / (levels - 1))) - 1)
+    while widest * branching ** (levels - 1) < times:
         branching += 1
     return branching
 
