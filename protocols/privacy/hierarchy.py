@@ -27,7 +27,7 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Blocks(ABC):
+class BlockLevels(ABC):
     """Blocks over N = `cells` cells, in levels: a whole block of one level is whole blocks of the
     next. Blocks are cut at N.
 
@@ -215,7 +215,7 @@ class Blocks(ABC):
 
 
 @dataclass(frozen=True)
-class Hierarchy(Blocks):
+class Hierarchy(BlockLevels):
     """Counts of records in blocks, b = `branching` to one of the level above.
 
     Raises ValueError for no cell, or a b below 2 or above max(2, N).
@@ -263,7 +263,7 @@ class Hierarchy(Blocks):
 LOOKED_AT = 16
 
 
-def equal_noises(blocks: Blocks, prefixes: int) -> float:
+def equal_noises(blocks: BlockLevels, prefixes: int) -> float:
     """How many noises of equal weight an estimate of one of the first `prefixes` contains: the
     least of some. For unequal weights w, (Σw²)²/Σw⁴ noises of equal weight have a sum of the same
     kurtosis."""
@@ -272,7 +272,7 @@ def equal_noises(blocks: Blocks, prefixes: int) -> float:
     return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
 
 
-def checked_nodes(hierarchy: Blocks, noisy: Vector, n: float) -> Vector:
+def checked_nodes(hierarchy: BlockLevels, noisy: Vector, n: float) -> Vector:
     noisy = np.asarray(noisy, dtype=np.float64)
     if noisy.shape != (hierarchy.nodes,):
         raise ValueError(f"node values of shape {noisy.shape} for {hierarchy.nodes} nodes")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.privacy.hierarchy import Blocks, equal_noises
+from tallyroom.protocols.privacy.hierarchy import BlockLevels, equal_noises
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
@@ -27,7 +27,7 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class TimeBlocks(Blocks):
+class TimeBlocks(BlockLevels):
     """Blocks of times, `branching` to one of the level above on each of `levels` levels.
 
     With `complete` false, times go on after the last one: a block that they may still fill has no
@@ -57,7 +57,7 @@ class TimeBlocks(Blocks):
         return variances
 
     def prefix_weights(self, last: int) -> Reals:
-        """As `Blocks.prefix_weights`, of an entry of `sums`."""
+        """As `BlockLevels.prefix_weights`, of an entry of `sums`."""
         nodes = np.zeros(self.nodes)
         nodes[self.slices()[-1]] = np.arange(self.cells) <= last
         return self.node_counts(self.sums(nodes))
