@@ -63,7 +63,7 @@ class TestCurves:
         nothing = np.zeros((2, 2))
         return [
             s2_roc_examples.Panel(
-                data, epsilon, nothing, nothing, given[data + epsilon.replace(".", "")]
+                data, epsilon, "S2", nothing, nothing, given[data + epsilon.replace(".", "")]
             )
             for data in ("sms", "twitter")
             for epsilon in s2_roc_examples.EPSILONS
@@ -74,7 +74,7 @@ class TestCurves:
         [({}, [True, True]), ({"sms01": 0.11}, [False, True]), ({"twitter1": 0.06}, [True, False])],
     )
     def test_fig1_flips(self, areas: dict[str, float], met: list[bool]) -> None:
-        assert list(s2_roc_examples.judge(self.panels(**areas)).values()) == met
+        assert list(s2_roc_examples.judge(self.panels(**areas), "S2").values()) == met
 
     def test_sizes_of_s2s_data(self) -> None:
         """SMS has 558 records; the 481 positive ones are those of S2's own draw."""
