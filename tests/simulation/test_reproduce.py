@@ -20,7 +20,7 @@ from tests.once import once
 CALIBRATION = [
     *("data", "way", "epsilon", "relative_mse", "lower", "upper"),
     *("deviation_of_squares", "deviation_of_statistic"),
-    *("lowest_term_error", "worst_other_term_error"),
+    "relative_mse_without_that_noise",
 ]
 PRIROC = [
     *("curve", "mechanism", "way", "epsilon", "auc_error", "symmetric_difference"),
@@ -28,6 +28,7 @@ PRIROC = [
 ]
 OURS = (
     *("s0-fig2", "s0-fig3", "s0-fig4"),
+    "s1-fig4",
     *("s2-fig1", "s2-fig2", "s2-fig3", "s2-fig4"),
     "s3-fig5",
 )
@@ -70,7 +71,10 @@ COLUMNS = {
         "epsilon",
         *(
             name + end
-            for name in ("p1", "p2", "p5", "response", "response_36", "all", "total")
+            for name in (
+                *("p1", "p2", "p5", "response", "response_25"),
+                *("all", "all_tight", "total"),
+            )
             for end in ("", "_lower", "_upper")
         ),
     ],
