@@ -7,9 +7,10 @@ its 2PC primitive too.
 
 S1's data (246,000 reviews with ratings on six levels) is not available. We draw with replacement
 from a sample of 1,000 reviews with ratings from 1 to 5, if the file is there; otherwise ratings
-with a similar tau are made up. Judged is what S1 had: randomized response over its k = 36 values, and all
-pairs composed by Corollary 3.21 of Dwork and Roth (2014). Beside it is what this project would do:
-k = 25, since five levels are in use, the tightest advanced composition, and one noise on the total.
+with a similar tau are made up. Judged is what S1 had: randomized response over its k = 36 values,
+and all pairs composed by Corollary 3.21 of Dwork and Roth (2014). Beside it is what this project
+would do: k = 25, since five levels are in use, the tightest advanced composition, and one noise on
+the total.
 """
 
 import csv
