@@ -64,8 +64,11 @@ SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
 
 def chosen(asked: object) -> dict[str, Any]:
     """Those of `SAID_IF_CHOSEN` that somebody chose."""
-    found = {name: getattr(asked, name) for name in SAID_IF_CHOSEN}
-    return {name: value for name, value in found.items() if value != SAID_IF_CHOSEN[name]}
+    found = {}
+    for name, unsaid in SAID_IF_CHOSEN.items():
+        if (value := getattr(asked, name)) != unsaid:
+            found[name] = value
+    return found
 
 
 def of_the_release(each: Field[Any]) -> bool:
@@ -89,7 +92,7 @@ def check_later(epsilon: Fraction | None, later: PrivacyLoss) -> None:
         raise LocalError("what a study spends later is bounded, with a delta below 1")
     if epsilon is None and not later.nothing:
         raise LocalError("a study without noise has nothing to spend later")
-    encode_later(later)  # which too many digits prevent
+    later.encode()  # which too many digits prevent
 
 
 def encode_later(later: PrivacyLoss) -> dict[str, object]:
@@ -99,7 +102,7 @@ def encode_later(later: PrivacyLoss) -> dict[str, object]:
 
 def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
     """Takes those fields out of an encoding. Raises `LocalError`."""
-    told = any(name.startswith("later_") for name in fields)
+    told = fields.keys() & {"later_epsilon", "later_rho", "later_delta"}
     return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
 
 
@@ -275,16 +278,13 @@ class Query:
         """What ε is for. Where no party has more than one record, the two units are one."""
         return Adjacency.of(self.plan, self.statistic.columns, self.records_per_unit > 1)
 
-    @property
-    def units(self) -> int:
-        """How many units of privacy there are: records, or parties where the unit is a party."""
-        return self.records if self.records_per_unit == 1 else self.parties
-
     def check_delta(self, delta: float) -> None:
-        """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
-        if delta * self.units >= 1:
+        """Raises `LocalError` for a δ that lets a mechanism publish outright one of the units of
+        privacy, which are records, or parties where the unit is a party."""
+        units = self.records if self.records_per_unit == 1 else self.parties
+        if delta * units >= 1:
             raise LocalError(
-                f"delta {delta:g} is not below one in {self.units}, the number of records or "
+                f"delta {delta:g} is not below one in {units}, the number of records or "
                 "parties that are protected: it would allow publishing one of them"
             )
 
@@ -310,10 +310,16 @@ class Query:
     def loss(self) -> PrivacyLoss:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
         that are not exact; of another law, what it says."""
-        if self.mechanism is None or self.law == LAPLACE:
-            return PrivacyLoss.of(self.epsilon, self.sampler_delta)
-        stated = self.mechanism.loss(self.sensitivity)
-        return stated if stated.rho is None else stated.at(self.delta)
+        if self.epsilon is None or self.mechanism is None:
+            return PrivacyLoss.of(self.epsilon)
+        if self.law != LAPLACE:
+            stated = self.mechanism.loss(self.sensitivity)
+            return stated if stated.rho is None else stated.at(self.delta)
+        if self.joint_noise is not None:
+            delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        else:
+            delta = self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+        return PrivacyLoss.of(self.epsilon, delta)
 
     @property
     def released(self) -> int:
@@ -363,20 +369,6 @@ class Query:
         return noise
 
     @property
-    def numeric_delta(self) -> float:
-        """The δ that a release costs."""
-        return float(self.loss.delta)
-
-    @property
-    def sampler_delta(self) -> float:
-        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-        if self.epsilon is None or self.mechanism is None:
-            return 0.0
-        if self.joint_noise is not None:
-            return self.joint_noise.delta(self.epsilon, self.plan.noises)
-        return self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
-
-    @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
         return Spend(self.data, self.run.hex(), self.loss)
@@ -390,9 +382,12 @@ class Query:
     def release(self) -> tuple[object, ...]:
         """All that decides what is released, beside the statistic: every field that is not of the
         asking alone, but for those of `SAID_IF_CHOSEN` that nobody chose."""
-        kept = [each.name for each in fields(self) if of_the_release(each)]
-        unsaid = SAID_IF_CHOSEN.keys() - chosen(self).keys()
-        return tuple(getattr(self, name) for name in kept if name not in {"statistic", *unsaid})
+        left_out = {"statistic", *(SAID_IF_CHOSEN.keys() - chosen(self).keys())}
+        told = []
+        for each in fields(self):
+            if of_the_release(each) and each.name not in left_out:
+                told.append(getattr(self, each.name))
+        return tuple(told)
 
     @property
     def stream(self) -> str:
@@ -453,14 +448,16 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
     try:
         fields = json.loads(data)
         statistic = statistic_named(fields.pop("statistic"))
-        query = Query(
-            nonce=nonce,
-            statistic=statistic.from_parameters(fields.pop("parameters")),
-            epsilon=parse_epsilon(fields.pop("epsilon")),
-            noise=Placement(fields.pop("noise")),
-            later=decode_later(fields),
-            **{key: _typed(key, value) for key, value in fields.items()},
-        )
+        parsed: dict[str, Any] = {
+            "statistic": statistic.from_parameters(fields.pop("parameters")),
+            "epsilon": parse_epsilon(fields.pop("epsilon")),
+            "noise": Placement(fields.pop("noise")),
+            "later": decode_later(fields),
+        }
+        for key, value in fields.items():
+            if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
+                raise TypeError(f"{key} cannot be {value!r}")
+        query = Query(nonce=nonce, **parsed, **fields)
     except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
@@ -476,9 +473,3 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "delta": (int, float),
     "law": str,
 }
-
-
-def _typed(key: str, value: object) -> Any:
-    if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
-        raise TypeError(f"{key} cannot be {value!r}")
-    return value

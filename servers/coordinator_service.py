@@ -20,7 +20,7 @@ from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.protocols.wire.meter import Tally, tallies_by_link
+from tallyroom.protocols.wire.meter import Bill, Tally
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import Context, caller
 from tallyroom.protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
@@ -278,7 +278,7 @@ class CoordinatorService(PeerDirectory):
         if not any(status.links for status in statuses):
             return {}
         ours = self.coordinator.meters.get(run)
-        own = tallies_by_link([] if ours is None else [ours])
+        own = Bill([] if ours is None else [ours], 0).by_link()
         return added([own, *(links_from_wire(status.links) for status in statuses)])
 
     def _states(self, run: Run, statuses: Sequence[pb.RunStatus]) -> bytes:

@@ -131,7 +131,7 @@ class AddedNoise(Mechanism):
 
     @property
     def delta(self) -> float:
-        return self.query.numeric_delta
+        return float(self.query.loss.delta)
 
     @property
     def loss(self) -> PrivacyLoss:
