@@ -29,7 +29,8 @@ PRIROC = [
 OURS = (
     *("s0-fig2", "s0-fig3", "s0-fig4"),
     "s1-fig4",
-    *("s2-fig1", "s2-fig2", "s2-fig3", "s2-fig4"),
+    *("s2-fig1", "s2-fig2", "s2-fig3", "s2-fig4", "s2-fig6"),
+    *("s2-fig7", "s2-fig8", "s2-fig9", "s2-table1"),
     "s3-fig5",
 )
 """Figures that judge something else beside the paper's own mechanism."""
@@ -112,16 +113,15 @@ COLUMNS = {
         ),
     ],
     "s2-fig7": [
-        "n_epsilon",
-        "paper",
-        *(f"similarity_{kind}" for kind in ("I", "H", "H_deviation", "N")),
-        *(f"I_{kind}" for kind in ("H", "H_deviation", "N")),
+        *("n_epsilon", "mechanism", "paper"),
+        *(f"similarity_{kind}" for kind in ("I", "H", "N")),
+        *("I_H", "I_N"),
     ],
-    "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
+    "s2-table1": ["n", "mechanism", "way", "violation", "reading", "paper", "at_1", "at_4"],
     "s2-fig5": ["data", "fan", "bend", "slope"],
-    "s2-fig6": ["data", "epsilon", "run", "fan", "bend", "slope"],
-    "s2-fig8": ["run", "raw", "private_1", "private_0.1"],
-    "s2-fig9": ["outcome", "way", "fan", "bend", "slope"],
+    "s2-fig6": ["data", "mechanism", "epsilon", "run", "fan", "bend", "slope"],
+    "s2-fig8": ["run", "raw", "S2_1", "S2_0.1", "ours_1", "ours_0.1"],
+    "s2-fig9": ["outcome", "mechanism", "way", "fan", "bend", "slope"],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig3": ["beta", "prevalence", "sensitivity"],
     "s3-fig4": ["metric", "size", "exact", "output"],
