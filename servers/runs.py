@@ -269,6 +269,13 @@ class Runs:
     def _remember(self, name: bytes, kept: pb.Kept, query: Query) -> None:
         if not kept.events[-1].HasField("answer"):
             return
+        for event in kept.events:
+            if event.HasField("share") and event.share.server < len(self._servers):
+                signed = pb.SignedShare(
+                    receipt=event.share.receipt, certificate=event.share.certificate
+                )
+                signer = self._servers[event.share.server]
+                signer.last_signed = pb.Subscription(receipt=signed, run=kept.run)
         bits = np.unpackbits(np.frombuffer(kept.events[-1].answer.contributors, dtype=np.uint8))
         members = np.flatnonzero(bits[: self._coordinator.parties]).astype(np.uint32)
         self._coordinator.releases.remember(name, query, kept.data, members)
