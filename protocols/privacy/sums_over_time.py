@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.privacy.hierarchy import BlockLevels, equal_noises
-from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.hierarchy import BlockLevels, equal_noises, fewest_noises
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
+from tallyroom.protocols.privacy.square_root import SquareRootFactor
 from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
 
@@ -228,6 +230,77 @@ class TreeOverTime(SumsStrategy):
         return f"tree: {law.words()} on the nodes of {self.tree.levels} levels"
 
 
+@dataclass(frozen=True)
+class SquareRootOverTime(SumsStrategy):
+    """The square-root factorisation of sums over time, for noise calibrated to the L2 norm."""
+
+    name: ClassVar[str] = "square-root"
+
+    @cached_property
+    def factor(self) -> SquareRootFactor:
+        return SquareRootFactor(self.steps)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        moved = self.factor.of_value
+        return Sensitivity(moved.l1 * self.largest, moved.squared_l2 * self.largest**2)
+
+    @property
+    def noises(self) -> int:
+        return self.steps
+
+    @property
+    def measured(self) -> int:
+        return self.steps
+
+    def measure(self, total: Vector) -> Vector:
+        return np.concatenate([self.factor.measure(total[: self.steps]), total[self.steps :]])
+
+    def place(self, noise: Vector) -> Vector:
+        return np.concatenate([noise, np.zeros(self.released - self.steps, dtype=np.uint64)])
+
+    def sums(self, released: Reals) -> Reals:
+        return self.factor.prefix_sums(released)
+
+    def sum_variances(self, noise_variance: float) -> Reals:
+        return noise_variance * self.factor.variances
+
+    @cached_property
+    def noises_in_sum(self) -> float:
+        return fewest_noises(lambda at: self.factor.weights(at, False), self.steps)
+
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.name}: {law.words(1 / self.factor.one)} on {self.steps} weighted sums"
+
+
 SUM_STRATEGIES: Mapping[str, type[SumsStrategy]] = {
-    kind.name: kind for kind in (BlocksOverTime, TreeOverTime)
+    kind.name: kind for kind in (BlocksOverTime, TreeOverTime, SquareRootOverTime)
 }
+AUTO = "auto"
+MOST_IN_RING = 1 << 61
+"""Weighted sums up to here leave room for noise."""
+
+
+def sums_strategy(
+    name: str, steps: int, largest: int, counts_records: bool, records: int, law: str
+) -> SumsStrategy:
+    """The strategy of that name, for so many records. `auto` is blocks under Laplace noise, and
+    else the one of least mean variance. Raises `LocalError` for weighted sums that do not fit the
+    ring."""
+    of = (steps, largest, counts_records)
+    if name not in (AUTO, SquareRootOverTime.name):
+        return SUM_STRATEGIES[name](*of)
+    blocks, root = BlocksOverTime(*of), SquareRootOverTime(*of)
+    fits = records * largest * root.factor.one <= MOST_IN_RING
+    if name == root.name:
+        if not fits:
+            raise LocalError(
+                f"weighted sums of {records} values do not fit 64 bits: --strategy {blocks.name}"
+            )
+        return root
+    if not (fits and noise_law_named(law).of_l2):
+        return blocks
+    return min(
+        (blocks, root),
+        key=lambda each: each.sensitivity.squared_l2 * float(each.sum_variances(1.0).mean()),
+    )

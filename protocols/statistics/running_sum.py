@@ -16,7 +16,12 @@ from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.noise_law import Sensitivity
-from tallyroom.protocols.privacy.sums_over_time import SUM_STRATEGIES, SumsStrategy
+from tallyroom.protocols.privacy.sums_over_time import (
+    AUTO,
+    SUM_STRATEGIES,
+    SumsStrategy,
+    sums_strategy,
+)
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
@@ -107,7 +112,9 @@ class RunningSum(BoundedColumn):
     time: str = role("time", "The column of times, whole numbers from 1 on.")
     steps: int = option(1024, "How many times there are.")
     strategy: str = option(
-        "hierarchy", "Which sums get noise; tree is S0's.", choices=tuple(SUM_STRATEGIES)
+        AUTO,
+        "Which sums get noise; auto takes the least variance, tree is S0's.",
+        choices=(AUTO, *SUM_STRATEGIES),
     )
 
     name: ClassVar[str] = "running-sum"
@@ -115,7 +122,7 @@ class RunningSum(BoundedColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        look_up("strategy", self.strategy, SUM_STRATEGIES)
+        look_up("strategy", self.strategy, dict.fromkeys((AUTO, *SUM_STRATEGIES)))
         if not 1 <= self.steps <= MAX_STEPS:
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
 
@@ -131,22 +138,20 @@ class RunningSum(BoundedColumn):
     def encoding(self) -> SumsOverTime:
         return SumsOverTime(self.value, self.time, *self.bounds, self.steps)
 
-    @cached_property
-    def sums_strategy(self) -> SumsStrategy:
-        sums = self.encoding
-        kind = SUM_STRATEGIES[self.strategy]
-        return kind(self.steps, sums.grid.steps, sums.counts_records)
-
     def plan(self, facts: Facts) -> NoisySum:
         sums = self.encoding
         counted = "the number of records up to each time" if sums.counts_records else ""
-        return NoisySum(sums, self.sums_strategy, (self.time,), counted)
+        of = (self.steps, sums.grid.steps, sums.counts_records)
+        strategy = sums_strategy(self.strategy, *of, facts.records, facts.law)
+        return NoisySum(sums, strategy, (self.time,), counted)
 
     def read(self, release: Release) -> Answer:
         if (noise := release.noise) is None:
             found = self._in_units(*release.values.reshape(-1, self.steps))
             return Answer(self._curve(found), None, release.records, foretold=True)
-        strategy, step = self.sums_strategy, self.encoding.grid.step
+        assert isinstance(release.plan, NoisySum)
+        assert isinstance(release.plan.strategy, SumsStrategy)
+        strategy, step = release.plan.strategy, self.encoding.grid.step
         values = release.integers[: strategy.measured].astype(np.float64)
         sums = np.clip(np.rint(strategy.sums(values)), -LARGEST, LARGEST).astype(np.int64)
         found = self._in_units(sums.view(np.uint64), release.values[strategy.measured :])
