@@ -244,7 +244,8 @@ class SquareRootStrategy(CurveStrategy):
         factor = self.factor
         left = factor.variances - factor.with_total**2 * factor.variances[-1]
         left[-1] = 0.0
-        return noise_variance * left
+        variances: Reals = noise_variance * left
+        return variances
 
     @cached_property
     def noises_in_count(self) -> float:

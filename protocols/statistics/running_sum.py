@@ -202,7 +202,7 @@ class RunningSum(BoundedColumn):
 
     def reference(self, holdings: Holdings) -> Estimate:
         values = self.raw(holdings)
-        sums = np.cumsum(np.bincount(self._times(holdings), values, self.steps))
+        sums: Column = np.cumsum(np.bincount(self._times(holdings), values, self.steps))
         return self._curve(sums[self._told_at - 1])
 
     def _times(self, holdings: Holdings) -> Integers:

@@ -2,6 +2,7 @@
 best linear unbiased estimates."""
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_intervals_under_gaussian_noise_hold_what_they_say(statistic: Statistic)
     asked = planned(statistic, replace(Facts.of_one_server(records), law="gaussian"))
     assert isinstance(asked.plan, NoisySum)
     assert isinstance(asked.plan.strategy, SquareRootStrategy | SquareRootOverTime)
-    loss = PrivacyLoss.of(1.0, 1e-6)
+    loss = PrivacyLoss.of(Fraction(1), 1e-6)
     law = DiscreteGaussian.calibrated(loss, asked.plan.sensitivity)
     values = np.random.default_rng(1).random(records)
     times = np.random.default_rng(2).integers(1, 201, records)
