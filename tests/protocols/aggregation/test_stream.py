@@ -50,7 +50,8 @@ def some_holdings(lower: float = 0.0) -> Holdings:
 def batches(query: Query, server: int = 0) -> list[Message]:
     """What all parties send to a server, batch by batch."""
     machine = party_machine(query, some_holdings(), Randomness.from_seed(1, "parties"))
-    found, step = [], machine.start()
+    found: list[Message] = []
+    step = machine.start()
     while isinstance(step, Continue):
         found += step.messages
         step = proceed(machine)
@@ -81,7 +82,8 @@ def ask(query: Query, batch: int, members: list[int] = ALL) -> Message:
 def share(step: Step) -> bytes:
     assert isinstance(step, Continue)
     [found] = [m for m in step.messages if m.phase is Phase.SHARE]
-    return found.body[0].tobytes()
+    told: bytes = found.body[0].tobytes()
+    return told
 
 
 def why(step: Step) -> str:
