@@ -23,8 +23,9 @@ from tallyroom.protos.tally_pb2_grpc import (
     add_RevocationServicer_to_server,
 )
 from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.health import Health
 from tallyroom.servers.message_service import Mailboxes, MessageService
-from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.metrics import Metrics, watch_ledger, watch_store
 from tallyroom.servers.other_servers import OtherServers
 from tallyroom.servers.revocation import Revocations, RevocationService, Screen
 from tallyroom.storage.bulk import FileBulk
@@ -114,11 +115,14 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     revocations = Revocations(config.credentials.party_authority, store.revoked)
     metrics = Metrics(config.credentials)
     watch_ledger(metrics, ledger)
-    server, port = new_server(config.credentials, config.listen, [metrics, Screen(revocations)])
+    health = Health(config.store, ledger, lambda: participant.waiting)
+    watch_store(metrics, health, participant)
+    calls = [metrics, Screen(revocations)]
+    server, port = new_server(config.credentials, config.listen, calls, health.service)
     add_MessagesServicer_to_server(post, server)
     add_RevocationServicer_to_server(RevocationService(revocations), server)
     try:
-        async with serving(server):
+        async with serving(server), health.watched():
             with metrics.serving(config.metrics):
                 ready(port)
                 await stop_signal()

@@ -41,6 +41,11 @@ class ServerLink:
         self._stream: grpc.aio.UnaryStreamCall[pb.Subscription, pb.Parcel] | None = None
 
     @property
+    def is_gone(self) -> bool:
+        """Whether it was connected before, and is not now."""
+        return self._heard and self.away is not None
+
+    @property
     def index(self) -> int:
         return self.identity.first
 
@@ -55,10 +60,9 @@ class ServerLink:
         """
         reasons = []
         for chunk in message.chunks():
-            gone = self._heard and self.away is not None
             receipt = await self._post.Send(
                 pb.Parcel(message=chunk.encode()),
-                timeout=AWAY_SECONDS if gone else max(GRACE_SECONDS, seconds),
+                timeout=AWAY_SECONDS if self.is_gone else max(GRACE_SECONDS, seconds),
                 wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
