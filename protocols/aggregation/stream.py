@@ -219,6 +219,7 @@ class StreamServer:
         if number < self._batch + self._closed:
             return Rejected(message.sender, f"batch {number + 1} is over")
         held.present[ids], held.prints[ids], held.rows[ids] = True, prints, rows
+        self._awaited[ids] = True  # whoever was away is back
         return self._close_when_complete()
 
     def _fingerprints(self, number: int, rows: Bodies) -> Vector:
@@ -336,6 +337,10 @@ class StreamCollector(Collector):
     @property
     def releases(self) -> bool:
         return self._batch > 0 or super().releases
+
+    @property
+    def awaits_parties(self) -> bool:
+        return self._state is not CollectorState.OVER
 
     @property
     def share_bytes(self) -> int:
