@@ -17,7 +17,7 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
@@ -327,7 +327,7 @@ class Federation:
         where these parties would not answer it, before anything is started."""
         question, query = self._question(statistic, spec, grant, options, "")
         query.plan.check_resolution(self.holdings)
-        if query.plan.machines() is None:
+        if query.plan.machines() is None or isinstance(query.plan, NoisySum):
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)

@@ -304,6 +304,8 @@ class StreamServer:
             self._sums[:, batch] = self._aggregator.merge(rows, plan.batch_length, self._index)
         held.rows = held.rows[:0]
         upto = np.cumsum(self._sums, axis=1, dtype=np.uint64)
+        if self._query.mechanism is None:
+            return body_of(upto[:, batch].astype("<u8").tobytes())
         first, last = plan.filling.completed[batch : batch + 2]
         nodes = plan.measure(upto.reshape(-1))[first:last]
         if self._adds_noise:
@@ -314,8 +316,6 @@ class StreamServer:
 
     @property
     def _adds_noise(self) -> bool:
-        if self._query.mechanism is None:
-            return False
         return self._query.noise is not Placement.CURATOR or self._index == 0
 
     def _to_coordinator(self, phase: Phase, body: Bodies) -> Message:
@@ -344,7 +344,7 @@ class StreamCollector(Collector):
 
     @property
     def share_bytes(self) -> int:
-        return 8 * self._plan.released_at(self._batch)
+        return 8 * self._plan.released_at(self._batch, self._query.mechanism is None)
 
     def receive(self, message: Message) -> Step:
         """A server may be one roster ahead. What it says again after a restart is old."""
