@@ -189,7 +189,8 @@ class Federation:
         if isinstance(question, Study):
             return self._aggregator
         statistic = self._as_asked(question, self._aggregator)
-        return self._setting.settled(self._spec, statistic)
+        query = self._setting.query(self._spec, statistic)
+        return self._aggregator if query is None else aggregator_named(query.aggregator)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
@@ -231,6 +232,7 @@ class Federation:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
+        For Gaussian noise `epsilon` may be `rho R` instead, the ρ of zCDP.
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
@@ -240,7 +242,7 @@ class Federation:
         divide them into groups, and `groups` names those, as `{"sex": "F,M"}`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         named = self._named(statistic)
         if where or by:
@@ -292,19 +294,19 @@ class Federation:
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
-        return self._check(self._question(statistic, self._spec, whole, options, ""))
+        return self._question(statistic, self._spec, whole, options, "")[1]
 
     def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
         """A quantile by choices is a study where one choice is not enough."""
         if not getattr(statistic, "by_max", False):
             return statistic
         per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.epsilon, self.holdings.rows, per_unit)
+        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
 
     def _ask(
         self,
@@ -316,9 +318,11 @@ class Federation:
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
+        key = "" if salt else self._next_key()
+        question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        statistic = self._as_put(question)
+        query.plan.check_resolution(self.holdings)
+        statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
         truth = statistic.reference(self.holdings)
@@ -347,27 +351,15 @@ class Federation:
         )
         return result, present
 
-    def _as_put(self, question: Question) -> Statistic:
-        """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
-        `LocalError` where too little is left of these records' order."""
-        here = self._setting
-        facts = question.facts(
-            here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
-        )
-        statistic = question.statistic
-        statistic.plan(facts).check_resolution(self.holdings)
-        return statistic
-
     def _rehearse(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions
     ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question = self._question(statistic, spec, grant, options, "")
-        query = self._check(question)
-        asked = self._as_put(question)
+        question, query = self._question(statistic, spec, grant, options, "")
+        query.plan.check_resolution(self.holdings)
         if query.plan.machines() is None:
-            asked.reference(self.holdings)  # refuses columns that it cannot be of
+            question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
         if refusal:
@@ -376,8 +368,9 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> Question:
-        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+    ) -> tuple[Question, Query]:
+        """The question, and the query that it would be. Raises `LocalError` for one that cannot be
+        asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
         script, min_parties = self.misbehaviour, options.min_parties
@@ -403,7 +396,7 @@ class Federation:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
             )
-        return question
+        return question, query
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):

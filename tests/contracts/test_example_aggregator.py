@@ -164,7 +164,11 @@ def test_its_noise_law_is_planned_compared_and_listed(installed: Path, tmp_path:
     done = with_package(installed, [*COMMAND, "compare", *of_mean, *with_law], tmp_path)
     assert done.returncode == 0, done.stderr
     listed = with_package(installed, [*COMMAND, "list", "noise-laws", "--json"], tmp_path)
-    assert json.loads(listed.stdout)["noise-laws"].keys() == {"laplace", "twofold"}
+    assert json.loads(listed.stdout)["noise-laws"].keys() == {
+        "gaussian",
+        "laplace",
+        "twofold",
+    }
     refused = with_package(
         installed, [*COMMAND, "run", *of_mean[:-1], *with_law, "--noise", "joint"], tmp_path
     )
