@@ -25,6 +25,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 from tests.every_statistic import EVERY
 
@@ -155,6 +156,16 @@ class TestCalibrationCounts(WithLabels):
 class TestRocAtThresholds(WithLabels):
     __test__ = True
     statistic = Roc(lower=0.0, upper=1.0, at=(0.2, 0.5, 0.7))
+
+
+class TestKaplanMeier(WithLabels):
+    __test__ = True
+    statistic = KaplanMeier(time="x", event="label", upper=1.0, thresholds=8)
+
+
+class TestNelsonAalen(WithLabels):
+    __test__ = True
+    statistic = NelsonAalen(time="x", event="label", upper=1.0, at=(0.25, 0.5))
 
 
 class TestLinearRegression(StatisticContract):
