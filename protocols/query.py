@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.joint.levels import MALICIOUS, Level, Security, parse_security
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon
@@ -58,7 +59,7 @@ _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 for one release. Every other field is part of what a release is, without a word."""
 
 
-SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "security": ""}
 """Fields of a query, and of a question, that are left out of it where they are as here."""
 
 
@@ -115,7 +116,8 @@ class Query:
     its question: the answer to an earlier one, however alike, has another.
 
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
-    and with other noise. `law` names the law of the noise (`NoiseLaw`).
+    and with other noise. `law` names the law of the noise (`NoiseLaw`). `security` is how sure the
+    two servers are of what they compute together (`joint.levels`), empty for what is usual.
 
     `later` is what the questions of the same study may spend after this one. A keeper of a ledger
     takes no part in a study that its cap cannot hold to the end (`foreseen`). They are charged when
@@ -140,6 +142,7 @@ class Query:
     asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
     law: str = LAPLACE
+    security: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -202,6 +205,7 @@ class Query:
             )
         plan.check_asked(self.parties, self.noise)
         self._check_law()
+        self._check_security()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
@@ -210,6 +214,17 @@ class Query:
             )
         if curated and self.records_per_unit != 1:
             raise LocalError(f"{name} protects one record only: --unit record")
+
+    def _check_security(self) -> None:
+        """Raises `LocalError` where the servers garble nothing together, or not so."""
+        if not self.security:
+            return
+        parse_security(self.security)
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            raise LocalError(
+                f"two servers garble nothing for {asked_as(self.statistic)} with {self.noise} "
+                "noise: leave --security out, or take --noise joint"
+            )
 
     def _check_law(self) -> None:
         """Raises `LocalError` where noise of the law cannot be drawn."""
@@ -363,6 +378,31 @@ class Query:
         return noise
 
     @property
+    def secured_noise(self) -> Security:
+        """How joint noise is drawn."""
+        return parse_security(self.security) if self.security else MALICIOUS
+
+    @property
+    def checks_tasks(self) -> bool:
+        """Whether what servers compute on data is computed both ways. Choices are unless it is
+        said otherwise; pairs, whose outputs are bounded, if it is said."""
+        if not self.security:
+            return self.choice is not None
+        return parse_security(self.security).level is not Level.SEMI_HONEST
+
+    @property
+    def weakest_level(self) -> Level | None:
+        """How sure servers are at least of all that they compute together; None where they compute
+        nothing. Pairs that are garbled one way, with outputs that are bounded, count as
+        semi-honest."""
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            return None
+        on_data = self.choice is not None or self.plan.computed_by_servers
+        if on_data and not self.checks_tasks:
+            return Level.SEMI_HONEST
+        return self.secured_noise.level
+
+    @property
     def numeric_delta(self) -> float:
         """The δ that a release costs."""
         return float(self.loss.delta)
@@ -475,6 +515,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "deadline": (int, float),
     "delta": (int, float),
     "law": str,
+    "security": str,
 }
 
 

@@ -43,6 +43,7 @@ from tallyroom.simulation.misbehaviour import (
     Misbehaviour,
     choose_silent,
     parse_cheats,
+    parse_server_cheats,
 )
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
@@ -74,7 +75,8 @@ class Federation:
     `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
     random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
     the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND`, or `server-0:no-noise`
+    (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
@@ -123,11 +125,14 @@ class Federation:
             max_records_per_party,
             self.holdings.rows,
         )
-        scripted = parse_cheats(cheats, count)
+        of_parties, of_servers = parse_server_cheats(cheats)
+        scripted = parse_cheats(of_parties, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
         silent = choose_silent(count, dropout, seed, scripted)
-        self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
+        self.misbehaviour = Misbehaviour(silent, drop_after, scripted, of_servers)
+        if of_servers and runtime != "inprocess":
+            raise LocalError("--cheat server-0:… is for --runtime inprocess")
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
@@ -200,6 +205,7 @@ class Federation:
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         interval: str = NOISE,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
@@ -208,12 +214,15 @@ class Federation:
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
-        `noise_law` names the law of the noise (`tally list noise-laws`). `interval` is what the
-        interval covers: `noise`, or `population`; both are in `intervals`.
+        `noise_law` names the law of the noise (`tally list noise-laws`). `security` is how sure two
+        servers are of what they compute together: semi-honest, covert or malicious. `interval` is
+        what the interval covers: `noise`, or `population`; both are in `intervals`.
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
         statistic = self._zoomed(self._named(statistic), whole, unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
@@ -258,11 +267,12 @@ class Federation:
         unit: str = "record",
         delta: float = 0.0,
         noise_law: str = LAPLACE,
+        security: str = "",
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
         whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
+        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law, security)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None

@@ -41,7 +41,7 @@ class Question:
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
     where an earlier release of the same data would be given again. `later` is what the rest of a
-    study may spend after it. `honest` and `law` are as in `Query`.
+    study may spend after it. `honest`, `law` and `security` are as in `Query`.
     """
 
     statistic: Statistic
@@ -58,6 +58,7 @@ class Question:
     later: PrivacyLoss = NO_LOSS
     honest: int = 0
     law: str = LAPLACE
+    security: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -134,6 +135,7 @@ class Question:
             asking=self.asking,
             honest=self.honest,
             law=self.law,
+            security=self.security,
         )
         return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
@@ -212,4 +214,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fresh": (bool,),
     "honest": (int,),
     "law": (str,),
+    "security": (str,),
 }

@@ -82,8 +82,8 @@ class SimulationOptions:
         list[str] | None,
         option(
             MISBEHAVIOUR,
-            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; repeat "
-            "for more.",
+            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; a server: "
+            "server-0:no-noise; repeat for more.",
             metavar="<party:kind>",
         ),
     ] = None
@@ -106,6 +106,15 @@ class QuestionOptions:
     noise_law: Annotated[
         str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
     ] = "laplace"
+    security: Annotated[
+        str,
+        option(
+            PRIVACY,
+            "How sure two servers are of what they compute together: semi-honest, covert or "
+            "malicious.",
+            metavar="<level>",
+        ),
+    ] = ""
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
@@ -140,6 +149,7 @@ class Asking(TypedDict):
     epsilon: str
     noise: str | None
     noise_law: str
+    security: str
     unit: str
     min_parties: int | None
     deadline: float
@@ -153,6 +163,7 @@ def asking(options: QuestionOptions) -> Asking:
         "epsilon": options.epsilon,
         "noise": options.noise,
         "noise_law": options.noise_law,
+        "security": options.security,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,
