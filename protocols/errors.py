@@ -67,6 +67,11 @@ class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
         self.proof = proof or told
 
 
+class NotWritten(RunFailed):
+    """What guards a release cannot be written, or read, just now. Nothing was released, and it may
+    be tried again."""
+
+
 class AnswerRefused(RunFailed):
     """An answer came, but it is not proved to answer the question that was asked."""
 

@@ -374,6 +374,11 @@ class Coordinator(EvidenceKeeper):
                 step = replace(step, output=told)
         return super()._carry_out(run, step)
 
+    def awaits_parties(self, run: bytes) -> bool:
+        """Whether a party that was away may still submit."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.awaits_parties
+
     def can_spare(self, run: bytes) -> bool:
         """Whether a run goes on if one more server is lost."""
         machine = self._machines.get(run)
@@ -393,7 +398,8 @@ class Coordinator(EvidenceKeeper):
     def is_releasing(self, run: bytes) -> bool:
         """Whether servers were told to release: then ε may be spent, and the answer is due."""
         machine = self._machines.get(run)
-        return isinstance(machine, Collector) and machine.releases
+        unpaid = bool(self.unpaid(run))
+        return isinstance(machine, Collector) and (machine.releases or unpaid)
 
     def awaited_servers(self, run: bytes) -> list[int]:
         machine = self._machines.get(run)

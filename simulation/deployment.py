@@ -10,7 +10,7 @@ from typing import Self
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import Interrupted, LocalError
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
@@ -68,7 +68,10 @@ class Deployment:
             return asked
         there = self._analyst.describe(deadline)
         return zoomed(
-            asked, whole.loss.epsilon, there.records, there.most_records if unit == "party" else 1
+            asked,
+            whole.loss.as_epsilon,
+            there.records,
+            there.most_records if unit == "party" else 1,
         )
 
     def run(
@@ -98,7 +101,7 @@ class Deployment:
         `Federation.run`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(
             noise, unit, min_parties, deadline, fresh, report, noise_law, security
         )

@@ -3,21 +3,23 @@
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from tallyroom.parties.dataset import REFUSE
+from tallyroom.parties.dataset import REFUSE, Dataset
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.schema import names_of
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
@@ -34,6 +36,7 @@ from tallyroom.protocols.statistics.bounded import (
     with_published_bounds,
 )
 from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
+from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
@@ -56,6 +59,26 @@ from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
+
+
+def of_groups(
+    asked: Statistic | Study,
+    where: str,
+    by: Sequence[str],
+    groups: Mapping[str, str],
+    data: Dataset | None,
+) -> Statistic:
+    """The question put to a part of the records and to groups of them; where `groups` does not name
+    those, the data set may. Raises `LocalError`."""
+    if isinstance(asked, Study):
+        raise LocalError(f"{asked.title} has no --where and no --by: it asks several questions")
+    published = {} if data is None else published_groups(data)
+    return grouped(asked, where, by, {**published, **groups})
+
+
+def published_groups(data: Dataset) -> dict[str, str]:
+    """The names that a data set publishes, by column."""
+    return names_of(data.schema) | data.categories
 
 
 def _quiet(_: Progress) -> None:
@@ -171,7 +194,8 @@ class Federation:
         if isinstance(question, Study):
             return self._aggregator
         statistic = self._as_asked(question, self._aggregator)
-        return self._setting.settled(self._spec, statistic)
+        query = self._setting.query(self._spec, statistic)
+        return self._aggregator if query is None else aggregator_named(query.aggregator)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
@@ -207,23 +231,32 @@ class Federation:
         noise_law: str = LAPLACE,
         security: str = "",
         interval: str = NOISE,
+        where: str = "",
+        by: Sequence[str] = (),
+        groups: Mapping[str, str] | None = None,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
+        For Gaussian noise `epsilon` may be `rho R` instead, the ρ of zCDP.
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
         `noise_law` names the law of the noise (`tally list noise-laws`). `security` is how sure two
         servers are of what they compute together: semi-honest, covert or malicious. `interval` is
         what the interval covers: `noise`, or `population`; both are in `intervals`.
+        `where` is a condition that records must meet to be in the answer, `by` are columns that
+        divide them into groups, and `groups` names those, as `{"sex": "F,M"}`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(
             noise, unit, min_parties, deadline, fresh, report, noise_law, security
         )
-        statistic = self._zoomed(self._named(statistic), whole, unit)
+        named = self._named(statistic)
+        if where or by:
+            named = of_groups(named, where, by, groups or {}, self.data)
+        statistic = self._zoomed(named, whole, unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
@@ -271,19 +304,19 @@ class Federation:
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law, security)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
-        return self._check(self._question(statistic, self._spec, whole, options, ""))
+        return self._question(statistic, self._spec, whole, options, "")[1]
 
     def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
         """A quantile by choices is a study where one choice is not enough."""
         if not getattr(statistic, "by_max", False):
             return statistic
         per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.epsilon, self.holdings.rows, per_unit)
+        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
 
     def _ask(
         self,
@@ -295,9 +328,11 @@ class Federation:
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
+        key = "" if salt else self._next_key()
+        question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        statistic = self._as_put(question)
+        query.plan.check_resolution(self.holdings)
+        statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
         truth = statistic.reference(self.holdings)
@@ -326,27 +361,15 @@ class Federation:
         )
         return result, present
 
-    def _as_put(self, question: Question) -> Statistic:
-        """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
-        `LocalError` where too little is left of these records' order."""
-        here = self._setting
-        facts = question.facts(
-            here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
-        )
-        statistic = question.statistic
-        statistic.plan(facts).check_resolution(self.holdings)
-        return statistic
-
     def _rehearse(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions
     ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question = self._question(statistic, spec, grant, options, "")
-        query = self._check(question)
-        asked = self._as_put(question)
-        if query.plan.machines() is None:
-            asked.reference(self.holdings)  # refuses columns that it cannot be of
+        question, query = self._question(statistic, spec, grant, options, "")
+        query.plan.check_resolution(self.holdings)
+        if query.plan.machines() is None or isinstance(query.plan, NoisySum):
+            question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
         if refusal:
@@ -355,8 +378,9 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> Question:
-        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+    ) -> tuple[Question, Query]:
+        """The question, and the query that it would be. Raises `LocalError` for one that cannot be
+        asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
         script, min_parties = self.misbehaviour, options.min_parties
@@ -382,7 +406,7 @@ class Federation:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
             )
-        return question
+        return question, query
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):
@@ -420,6 +444,10 @@ class Federation:
     def _as_asked(self, statistic: Statistic, aggregator: Aggregator) -> Statistic:
         """With bounds and categories that the data set publishes; a file's must come from the
         user."""
+        if isinstance(statistic, Grouped):
+            for column in statistic.groups.columns:
+                look_up("column", column, self.data.columns)
+            return statistic.asking(self._as_asked(statistic.asked, aggregator))
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()
