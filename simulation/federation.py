@@ -289,7 +289,8 @@ class Federation:
         key = "" if salt else self._next_key()
         question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        query.plan.check_resolution(self.holdings)
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
         statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
@@ -325,8 +326,9 @@ class Federation:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
         question, query = self._question(statistic, spec, grant, options, "")
-        query.plan.check_resolution(self.holdings)
-        if query.plan.machines() is None:
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
+        if query.plan.machines is None:
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
@@ -357,9 +359,9 @@ class Federation:
             question, data=self.data.name, min_parties=min_parties, key=key
         )
         query = self._check(question)
-        if query.plan.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+        if query.plan.machines is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        garble = isinstance(query.plan.machines(), PairwiseMachines)
+        garble = isinstance(query.plan.machines, PairwiseMachines)
         if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
@@ -423,7 +425,7 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
-        if tied := plan.tied_by_rounding(self.holdings):
+        if plan.pairs is not None and (tied := plan.pairs.tied_by_rounding(self.holdings)):
             notes.append(
                 f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"
