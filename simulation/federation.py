@@ -48,17 +48,13 @@ from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
+from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
 from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
 from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
-
-
-def _quiet(_: Progress) -> None:
-    pass
 
 
 class Federation:
@@ -197,7 +193,7 @@ class Federation:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
@@ -263,7 +259,7 @@ class Federation:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
         whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
