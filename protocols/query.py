@@ -203,7 +203,10 @@ class Query:
             raise LocalError(
                 f"{plan.noises} noises are too many to draw together: {MAX_JOINT_NOISES} at most"
             )
-        plan.check_asked(self.parties, self.noise)
+        if plan.pairs is not None:
+            plan.pairs.check_asked(self.parties, self.noise)
+        elif self.noise.of_pairs:
+            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
         self._check_law()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
@@ -317,8 +320,12 @@ class Query:
             return stated if stated.rho is None else stated.at(self.delta)
         if self.joint_noise is not None:
             delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        elif self.curated is not None:
+            delta = self.curated.mechanism.numeric_delta(self.delta)
+        elif self.plan.pairs is not None:
+            delta = self.plan.pairs.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
         else:
-            delta = self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+            delta = 0.0
         return PrivacyLoss.of(self.epsilon, delta)
 
     @property
@@ -337,7 +344,9 @@ class Query:
     @property
     def circuit_noise(self) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
+        if (pairs := self.plan.pairs) is None:
+            return None
+        return pairs.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> "joint.Choice | joint.FirstAbove | None":

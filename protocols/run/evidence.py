@@ -155,7 +155,8 @@ class Evidence:
         if self.release[: len(bitmap)] != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
         beyond = self.release[len(bitmap) :]
-        counted = query.plan.counted(beyond)
+        pairs = query.plan.pairs
+        counted = None if pairs is None else pairs.counted(beyond)
         if beyond and counted is None:
             raise PeerError(COORDINATOR, "a release over more than parties")
         if counted is not None:

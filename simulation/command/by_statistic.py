@@ -9,6 +9,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from types import NoneType
 from typing import Annotated, Any, get_args
 
 import typer
@@ -32,6 +35,7 @@ ELSEWHERE = {
     "--statistic": f"--statistic goes with `tally run {COMPARE}`",
 }
 """Options of the command that do not go with a statistic, and why."""
+_keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
 _SCHEMA = _PREFIX + "schema"
@@ -135,19 +139,19 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
     kind = kind_named(name)
     common = parameters_of(options)
-    taken = {f"--{each.name.replace('_', '-')}" for each in common}
+    taken = set(map(attrgetter("name"), common))
     own = []
     for option in kind.options():
-        if option.flag in taken:
+        if option.flag[2:].replace("-", "_") in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
     if issubclass(kind, Piloted):
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
-        own.append(_keyword(_PILOT, Annotated[str | None, shown]))
+        own.append(_keyword(_PILOT, annotation=Annotated[str | None, shown]))
     if any(option.name in OF_A_SCHEMA for option in kind.options()):
         own.append(_schema_parameter(f"Options of {name}"))
-    if finds_bounds := _may_find_bounds(kind):
+    if finds_bounds := issubclass(kind, Clipped):
         own += _bounds_parameters(f"Options of {name}")
     parameters = [*own, *common]
 
@@ -177,14 +181,8 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
 def _kind_of(annotation: Any) -> Any:
     """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
     inner = get_args(annotation)[0]
-    kinds = [each for each in get_args(inner) if each is not type(None)]
-    return kinds[0] if type(None) in get_args(inner) and len(kinds) == 1 else inner
-
-
-def _may_find_bounds(kind: Any) -> bool:
-    """Whether it is a statistic of columns that need bounds."""
-
-    return isinstance(kind, type) and issubclass(kind, Clipped)
+    kinds = set(get_args(inner))
+    return (kinds - {NoneType}).pop() if NoneType in kinds and len(kinds) == 2 else inner
 
 
 def _schema_parameter(group: str) -> inspect.Parameter:
@@ -194,7 +192,7 @@ def _schema_parameter(group: str) -> inspect.Parameter:
         "name of a published one: adult.",
         rich_help_panel=group,
     )
-    return _keyword(_SCHEMA, Annotated[str | None, shown])
+    return _keyword(_SCHEMA, annotation=Annotated[str | None, shown])
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:
@@ -217,9 +215,9 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
         metavar=f"[{'|'.join(BOUNDS_METHODS)}]",
     )
     return [
-        _keyword(_BOUNDS, Annotated[str | None, bounds]),
-        _keyword(_BOUNDS_SHARE, Annotated[float | None, share]),
-        _keyword(_BOUNDS_BY, Annotated[str | None, method]),
+        _keyword(_BOUNDS, annotation=Annotated[str | None, bounds]),
+        _keyword(_BOUNDS_SHARE, annotation=Annotated[float | None, share]),
+        _keyword(_BOUNDS_BY, annotation=Annotated[str | None, method]),
     ]
 
 
@@ -236,11 +234,6 @@ def _finding_bounds(
         if given is not None:
             raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
     return None, BOUNDS_METHODS[0]
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def _parameter(option: Any, group: str) -> inspect.Parameter:
@@ -262,23 +255,20 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     flags = (flag, f"--{option.former}") if option.former else (flag,)
     shown = typer.Option(*flags, help=help, rich_help_panel=group, metavar=metavar)
     kind: Any = list[option.kind] if option.multiple else option.kind
-    return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
+    return _keyword(_PREFIX + option.name, annotation=Annotated[kind | None, shown])
 
 
 class StatisticGroup(LightGroup):
     """The commands of one action on statistics, which subclasses build."""
-
-    @abstractmethod
-    def build(self, name: str) -> TyperCommand:
-        """Raises `LocalError` for a statistic that is not there."""
 
     def list_commands(self, ctx: Any) -> list[str]:
 
         groups = (registry.STATISTICS, registry.STUDIES)
         return list(dict.fromkeys(name for each in groups for name in registry.registered(each)))
 
+    @abstractmethod
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
-        return self.build(cmd_name)
+        """Raises `LocalError` for a statistic that is not there."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         return args[0], self.get_command(ctx, args[0]), args[1:]

@@ -213,12 +213,8 @@ class RunOptions(QuestionOptions, SimulationOptions):
 def parameters_of(options: type) -> list[inspect.Parameter]:
     """The fields of such a dataclass, as a function that Typer reads would declare them."""
     hints = get_type_hints(options, include_extras=True)
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=hints[each.name],
-        )
-        for each in dataclasses.fields(options)
-    ]
+    found, kind = [], inspect.Parameter.KEYWORD_ONLY
+    for each in dataclasses.fields(options):
+        hint = hints[each.name]
+        found.append(inspect.Parameter(each.name, kind, default=each.default, annotation=hint))
+    return found

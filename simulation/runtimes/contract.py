@@ -65,6 +65,10 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+def silent(progress: Progress) -> None:
+    """The report of a run that nobody watches: a runtime need not look for what to tell."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
