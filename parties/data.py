@@ -24,7 +24,9 @@ ROLES = ("value", "label", "score", "x", "y", "target", "time")
 def load(spec: str) -> Dataset:
     """What a DATA SPEC names, for simulations: they refuse data that parties would make do with.
     Raises `LocalError` with one clear line."""
-    found = read(spec).checked()
+    found = read(spec)
+    if found.faults:
+        raise LocalError(found.faults[0])
     return found.about() if found.of_numbers and not found.schema else found
 
 

@@ -44,7 +44,7 @@ class AggregationServer(Participant):
         sign: Signer = unsigned,
         vouchers: Vouchers | None = None,
     ) -> None:
-        super().__init__(Role.SERVER, ledger.record)
+        super().__init__(Role.SERVER, ledger.record, index)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
@@ -59,9 +59,6 @@ class AggregationServer(Participant):
     def _bases(self) -> "joint.BaseTransfers":
         """Kept from run to run."""
         return joint.BaseTransfers(self._randomness)
-
-    def is_addressed(self, message: Message) -> bool:
-        return super().is_addressed(message) and message.receivers.tolist() == [self.index]
 
     def _farewell(self, run: bytes, reason: str) -> list[Message]:
         """The coordinator must not wait for a server that cannot go on."""

@@ -46,12 +46,12 @@ from tallyroom.simulation.misbehaviour import (
 )
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
+from tallyroom.simulation.proc import Usage
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
 from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
-from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4

@@ -25,8 +25,12 @@ from tallyroom.protocols.statistics import statistic_named, statistics
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
 from tallyroom.protocols.studies.contract import BOUNDS_METHODS, BOUNDS_SHARE
-from tallyroom.simulation.command.common import GROUPS, parameters_of
-from tallyroom.simulation.command.light import LightGroup, read_lightly
+from tallyroom.simulation.command.common import (
+    GROUPS,
+    LightGroup,
+    parameters_of,
+    read_lightly,
+)
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {

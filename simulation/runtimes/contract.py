@@ -101,15 +101,7 @@ class Opened:
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
         """Raises `AnswerRefused` unless the servers signed for this answer to this question."""
-        return prove(
-            question,
-            self.evidence,
-            self.authority,
-            self.total,
-            self.contributors,
-            self.records,
-            self.reused,
-        )
+        return prove(question, self)
 
 
 class Runtime(ABC):
