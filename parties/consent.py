@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import Filter, LedgerRefusal
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
@@ -39,7 +39,9 @@ class Consent:
         return self._policy.in_federation(self._servers).refusal(query, records)
 
     def charge(self, query: Query) -> str | None:
-        """Writes the cost of the answer durably. If that fails, returns why it must not be given.
+        """Writes the cost of the answer durably. Returns why the answer must not be given, if so.
+
+        Raises `NotWritten` while the ledger cannot be written: it may be tried again.
 
         The full cost of the release is charged, even if the party adds only a share of its noise.
         The charge is identified by everything that shapes the release, not by the run's name alone:
@@ -54,9 +56,6 @@ class Consent:
             log.warning("not answered: %s", error)
             asked = "this question" if query.foreseen(spend) == spend else "this study"
             return f"its ledger has no room for the epsilon or delta of {asked}"
-        except RunFailed as error:
-            log.error("not answered: %s", error)
-            return "its ledger cannot be written"
         except LocalError as error:
             log.error("not answered: %s", error)
             return "its ledger cannot be read"

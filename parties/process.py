@@ -16,6 +16,7 @@ import grpc.aio
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import Consent
 from tallyroom.parties.dispatcher import Dispatcher
+from tallyroom.parties.patience import Patience
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.parties.signing import signer_of
 from tallyroom.protocols.errors import PeerError
@@ -31,6 +32,7 @@ from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.channel import open_channel, stop_signal
 from tallyroom.protos.heap import keep_freed_memory
 from tallyroom.protos.identity_files import write_secret
+from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from tallyroom.protos.tasks import Tasks
 from tallyroom.storage.party_answers import PartyAnswers
@@ -48,7 +50,6 @@ PARTS_IN_FLIGHT = 2
 """How many parts of a large block may be in flight at once."""
 LISTEN_SECONDS = 5.0
 """How long to wait for servers before anything is sent."""
-AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
@@ -104,6 +105,8 @@ class PartyHost:
         self._block = make_block(config.holdings, randomness, self._consent, answers)
         if config.seed is None:
             self._block.begun.clock = time.time
+        self._patience = self._block.disk_patience = Patience(self._hindered)
+        self._hindrances: set[tuple[bytes, str]] = set()
         self._version = config.holdings.version(randomness)
         self._block.signer = signer_of(config.credentials)
         self._dispatcher = Dispatcher(self._block, self._post_to_peers, self._carry)
@@ -141,11 +144,13 @@ class PartyHost:
 
     async def run(self) -> None:
         """Serves queries for the lifetime of the process; joins again after a lost connection."""
+        self._loop = asyncio.get_running_loop()
         try:
             while True:
                 await self._serve_once()
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
+            self._patience.stop()
             self._dispatcher.close()
             await self._carrying.close()
             if self._peers is not None:
@@ -329,6 +334,20 @@ class PartyHost:
         except grpc.aio.AioRpcError as error:
             log.error("the coordinator did not accept the accounts: %s", error.details())
 
+    def _hindered(self, run: bytes, reason: str) -> None:
+        """Tells the coordinator once what keeps its parties from answering. Any thread calls it."""
+        if (run, reason) not in self._hindrances:
+            log.error("run %s: %s", run.hex(), reason)
+            self._hindrances = {one for one in self._hindrances if one[0] == run} | {(run, reason)}
+            tell = self._tell_hindrance(pb.Hindrance(run=run, reason=reason))
+            self._loop.call_soon_threadsafe(self._carrying.spawn, tell)
+
+    async def _tell_hindrance(self, hindrance: pb.Hindrance) -> None:
+        try:
+            await CoordinatorStub(self._coordinator).Hinder(hindrance, timeout=SEND_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.warning("the coordinator did not hear it: %s", error.details())
+
     def _station(self, message: Message) -> MessagesStub:
         if message.receiver_role is Role.COORDINATOR:
             return MessagesStub(self._coordinator)
@@ -356,7 +375,7 @@ class PartyHost:
                     if _is_cancelled():
                         raise
                 except grpc.aio.AioRpcError as error:
-                    if error.code() not in AWAY or clock() > deadline:
+                    if not may_succeed_later(error) or clock() > deadline:
                         raise
                     log.warning("%s: %s; sending again", message.receiver, error.details())
                     await asyncio.sleep(0.2)

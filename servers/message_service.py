@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import grpc
@@ -35,6 +35,8 @@ CERTIFICATE = "certificate-bin"
 """The metadata key under which a server sends its certificate before its first message."""
 RETRY_SECONDS = 1.0
 """How long to wait for room on a full disk, or for a ledger that another process holds."""
+STOP_SECONDS = 2.0
+"""How long a process that is told to stop may still compute."""
 MOST_WAITING = 1000
 """How many messages may wait for a party: one that never reads must not fill the memory."""
 MOST_LISTED = 10_000
@@ -269,6 +271,12 @@ class MessageService(MessagesServicer):
         self._prepare_cpu_seconds.pop(run, None)
         if (timer := self._timers.pop(run, None)) is not None:
             timer.cancel()
+
+    async def stop(self) -> None:
+        """Finishes what is in hand, if that does not take long, and takes on nothing any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.lock.acquire()
 
     def close(self) -> None:
         if self.journal:

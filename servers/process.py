@@ -102,6 +102,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
                 ready(port)
                 await stop_signal()
     finally:
+        await post.stop()
         await others.close()
         post.close()
         ledger.close()

@@ -243,6 +243,7 @@ class Runs:
                 answer = await self._answer(run, finished)
                 events = [*self._shares(finished), pb.Event(answer=answer)]
             case Failed(reason):
+                reason = "; ".join(filter(None, (reason, run.hindered)))
                 events = [pb.Event(failure=pb.Failure(reason=reason))]
         kept = run.kept(events)
         while not await self._keep(run.name, kept):
