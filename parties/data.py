@@ -18,7 +18,7 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.attributes import parse_attribute
 
-ROLES = ("value", "label", "score", "x", "y", "target", "time")
+ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group")
 
 
 def load(spec: str) -> Dataset:
@@ -156,6 +156,22 @@ def _stream(options: Options) -> Dataset:
     )
 
 
+def _survival(options: Options) -> Dataset:
+    """Months until an event, or until the end of a study; two arms, of which one does better."""
+    size = _whole(options, "n", 1000)
+    generator = _generator(options)
+    treated = (generator.random(size) < 0.5).astype(float)
+    life = generator.exponential(25.0 + 15.0 * treated)
+    followed = generator.uniform(12.0, 60.0, size)
+    months: Column = np.minimum(life, followed)
+    return Dataset(
+        "survival",
+        {"months": months, "died": (life <= followed).astype(np.float64), "arm": treated},
+        {"months": (0.0, 60.0), "died": (0.0, 1.0), "arm": (0.0, 1.0)},
+        {"value": "months", "time": "months", "event": "died", "group": "arm"},
+    )
+
+
 # Round numbers above the ranges that the data set's published description gives.
 _BREAST_CANCER_UPPER = {
     "radius": (30.0, 3.0, 40.0),
@@ -201,5 +217,6 @@ BUNDLED: dict[str, Callable[[Options], Dataset]] = {
     "synthetic:scores": _scores,
     "synthetic:linear": _linear,
     "synthetic:stream": _stream,
+    "synthetic:survival": _survival,
     "breast-cancer": _breast_cancer,
 }

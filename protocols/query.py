@@ -13,11 +13,18 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import (
+    MAX_TEXT,
+    NO_LOSS,
+    PrivacyLoss,
+    parse_epsilon,
+    parse_rho,
+)
 from tallyroom.protocols.privacy.mechanisms import (
     LAPLACE,
     Placement,
     enough_shares,
+    honest_servers,
     laplace_scale,
 )
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
@@ -57,7 +64,7 @@ _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 for one release. Every other field is part of what a release is, without a word."""
 
 
-SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "rho": ""}
 """Fields of a query, and of a question, that are left out of it where they are as here."""
 
 
@@ -167,6 +174,9 @@ class Query:
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
     and with other noise. `law` names the law of the noise (`NoiseLaw`).
 
+    `rho` is the exact text of what is granted where that is said in ρ, else empty. Then `epsilon`
+    is what plans go by (`PrivacyLoss.as_epsilon`), and nothing is granted in ε.
+
     `later` is what the questions of the same study may spend after this one. A keeper of a ledger
     takes no part in a study that its cap cannot hold to the end (`foreseen`). They are charged when
     they are asked, like any question.
@@ -190,6 +200,7 @@ class Query:
     asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
     law: str = LAPLACE
+    rho: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -250,10 +261,7 @@ class Query:
             raise LocalError(
                 f"{plan.noises} noises are too many to draw together: {MAX_JOINT_NOISES} at most"
             )
-        if plan.pairs is not None:
-            plan.pairs.check_asked(self.parties, self.noise)
-        elif self.noise.of_pairs:
-            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
+        plan.check_asked(self.parties, self.noise)
         self._check_law()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
@@ -267,6 +275,8 @@ class Query:
     def _check_law(self) -> None:
         """Raises `LocalError` where noise of the law cannot be drawn."""
         law = noise_law_named(self.law)
+        if self.rho:
+            self._check_rho()
         if self.law == LAPLACE:
             return
         if not self.plan.any_law:
@@ -285,6 +295,31 @@ class Query:
                 f"noise of the law {self.law} is not drawn in shares, as {self.noise} noise is: "
                 "take --noise each-server or curator"
             )
+
+    def _check_rho(self) -> None:
+        if self.law == LAPLACE:
+            raise LocalError(
+                f"{LAPLACE} noise is asked for in epsilon, not in rho: take --epsilon, or "
+                "--noise-law gaussian"
+            )
+        if self.delta:
+            raise LocalError("rho is granted without delta: leave one of them out")
+        if str(parse_rho(self.rho)) != self.rho or self.granted.as_epsilon != self.epsilon:
+            raise LocalError(f"rho {self.rho} and epsilon {self.epsilon} do not go together")
+
+    @property
+    def granted(self) -> PrivacyLoss:
+        """The most that a release may cost."""
+        if self.rho:
+            return PrivacyLoss.concentrated(Fraction(self.rho))
+        return PrivacyLoss.of(self.epsilon, self.delta)
+
+    @property
+    def drawn_in(self) -> int:
+        """Of how many shares a noise is the sum; 1 where one draws it whole."""
+        if self.noise is Placement.PARTIES:
+            return enough_shares(self.parties)
+        return honest_servers(self.servers, self.honest) if self.noise is Placement.SHARED else 1
 
     @cached_property
     def run(self) -> bytes:
@@ -306,6 +341,7 @@ class Query:
             honest=self.honest,
             seed=hashlib.blake2s(self.nonce, person=b"matching").digest(),
             offers=offers_of(self.aggregator),
+            law=self.law,
         )
 
     @cached_property
@@ -350,8 +386,9 @@ class Query:
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
             return None
-        granted = PrivacyLoss.of(self.epsilon, self.delta)
-        found = noise_law_named(self.law).calibrated(granted, self.sensitivity)
+        granted = self.granted
+        law = noise_law_named(self.law)
+        found = law.calibrated(granted, self.sensitivity, self.drawn_in)
         if not found.loss(self.sensitivity) <= granted:
             raise LocalError(f"noise of the law {self.law} costs more than {granted}")
         return found
@@ -359,12 +396,13 @@ class Query:
     @property
     def loss(self) -> PrivacyLoss:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
-        that are not exact; of another law, what it says."""
+        that are not exact; of another law, what it says, but where it speaks of ρ and (ε, δ) were
+        granted, these: it is calibrated to them."""
         if self.epsilon is None or self.mechanism is None:
             return PrivacyLoss.of(self.epsilon)
         if self.law != LAPLACE:
             stated = self.mechanism.loss(self.sensitivity)
-            return stated if stated.rho is None else stated.at(self.delta)
+            return stated if stated.rho is None else self.granted
         if self.joint_noise is not None:
             delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
         elif self.curated is not None:
@@ -374,6 +412,14 @@ class Query:
         else:
             delta = 0.0
         return PrivacyLoss.of(self.epsilon, delta)
+
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        """What a release costs in ρ, as its law says, with the δ of samplers."""
+        if self.mechanism is None or not self.plan.any_law:
+            return self.loss.as_concentrated()
+        stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
+        return stated + PrivacyLoss(Fraction(0), self.loss.delta) if self.law == LAPLACE else stated
 
     @property
     def released(self) -> int:
@@ -528,4 +574,5 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "deadline": (int, float),
     "delta": (int, float),
     "law": str,
+    "rho": str,
 }

@@ -38,7 +38,6 @@ from tallyroom.servers.server_link import ServerLink
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.certificates import Certificates
 from tallyroom.storage.journal import Journal
-from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -70,8 +69,8 @@ class CoordinatorService(PeerDirectory):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(
-            self._store.ledger, Filter.of(config.cap, config.cap_delta, config.composition)
+        self._ledger = self._store.open_ledger(
+            Filter.of(config.cap, config.cap_delta, config.composition)
         )
         self.coordinator = Coordinator(
             len(config.servers),

@@ -10,7 +10,7 @@ from typing import Self
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import Interrupted, LocalError
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
@@ -64,7 +64,10 @@ class Deployment:
             return asked
         there = self._analyst.describe(deadline)
         return zoomed(
-            asked, whole.loss.epsilon, there.records, there.most_records if unit == "party" else 1
+            asked,
+            whole.loss.as_epsilon,
+            there.records,
+            there.most_records if unit == "party" else 1,
         )
 
     def run(
@@ -93,7 +96,7 @@ class Deployment:
         `Federation.run`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):

@@ -202,6 +202,7 @@ class Federation:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
+        For Gaussian noise `epsilon` may be `rho R` instead, the ρ of zCDP.
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
@@ -209,7 +210,7 @@ class Federation:
         interval covers: `noise`, or `population`; both are in `intervals`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         statistic = self._zoomed(self._named(statistic), whole, unit)
         if isinstance(statistic, Study):
@@ -258,7 +259,7 @@ class Federation:
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
@@ -270,7 +271,7 @@ class Federation:
         if not getattr(statistic, "by_max", False):
             return statistic
         per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.epsilon, self.holdings.rows, per_unit)
+        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
 
     def _ask(
         self,

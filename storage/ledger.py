@@ -14,6 +14,7 @@ from tallyroom.protocols.privacy.composition import composed_epsilon
 from tallyroom.protocols.privacy.ledger import ANYTHING, Charges, Filter, Totals
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.served import Served
 
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 0.5
@@ -23,13 +24,27 @@ BUSY_SECONDS = 0.5
 class Ledger:
     """One keeper's ledger. `filter` decides what may still be spent; by default, anything."""
 
-    def __init__(self, path: Path | None, filter: Filter = ANYTHING) -> None:
-        """Opens or creates the ledger at `path`; None keeps it in memory."""
+    def __init__(
+        self, path: Path | None, filter: Filter = ANYTHING, served: Served | None = None
+    ) -> None:
+        """Opens or creates the ledger at `path`; None keeps it in memory. With `served`, it counts
+        its releases there, and one that has fewer is refused. Raises `LocalError`."""
         self.filter = filter
+        self._served = served
         try:
+            if path is not None and served is not None and not _filled(path):
+                served.check(path, None)
             self._open(path)
+            if path is not None and served is not None:
+                served.check(path, self._count())
+                served.reach(self._count())
         except sqlite3.Error as error:
             raise LocalError(f"cannot open the ledger {path}: {error}") from None
+        except OSError as error:
+            raise LocalError(f"cannot open the ledger {path}: {error.strerror}") from None
+
+    def _count(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM spends").fetchone()[0])
 
     def _open(self, path: Path | None) -> None:
         self._db = sqlite3.connect(
@@ -108,6 +123,8 @@ class Ledger:
                     if not self.has(spend):
                         self._insert(spend)
                 self._db.execute("COMMIT")
+                if self._served is not None:
+                    self._served.reach(self._count())
             finally:
                 if self._db.in_transaction:  # after a failed COMMIT; a full disk may end it
                     self._db.execute("ROLLBACK")
@@ -129,3 +146,9 @@ def _tried(done: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise NotWritten(f"the ledger cannot be {done}: {error}") from None
+    except OSError as error:
+        raise NotWritten(f"the ledger cannot be {done}: {error.strerror}") from None
+
+
+def _filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

@@ -50,6 +50,7 @@ from tallyroom.protocols.statistics.residuals import (
 )
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
 UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
@@ -78,6 +79,8 @@ EVERY: tuple[Statistic, ...] = (
     RunningSum(**UNIT, steps=12),
     Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
+    KaplanMeier(event="label", upper=10.0, thresholds=4),
+    NelsonAalen(event="label", upper=10.0, at=(2.0, 5.0)),
     Auc(**GRID, method="curve"),
     AveragePrecision(**GRID),
     CalibrationCounts(at=(0.2, 0.5, 0.7)),

@@ -211,6 +211,11 @@ class Plan(ABC):
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None
 
+    def check_asked(self, parties: int, noise: Placement) -> None:
+        """Raises `LocalError` if so many parties, or noise from there, cannot be."""
+        if noise.of_pairs:
+            raise LocalError(f"--noise {noise} is of statistics of pairs")
+
     machines: "RoleMachines | None" = None
     """The kind's own machines of parties, servers and coordinator; None for the aggregator's."""
 
@@ -220,10 +225,6 @@ class Plan(ABC):
 
 class PairsPlan(Plan):
     """A plan about pairs of records, which are computed in circuits."""
-
-    @abstractmethod
-    def check_asked(self, parties: int, noise: Placement) -> None:
-        """Raises `LocalError` if so many parties, or noise from there, cannot be."""
 
     @abstractmethod
     def circuit_noise(

@@ -39,7 +39,7 @@ class Question:
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
     where an earlier release of the same data would be given again. `later` is what the rest of a
-    study may spend after it. `honest` and `law` are as in `Query`.
+    study may spend after it. `honest`, `law` and `rho` are as in `Query`.
     """
 
     statistic: Statistic
@@ -56,6 +56,7 @@ class Question:
     later: PrivacyLoss = NO_LOSS
     honest: int = 0
     law: str = LAPLACE
+    rho: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -109,6 +110,7 @@ class Question:
             asking=self.asking,
             honest=self.honest,
             law=self.law,
+            rho=self.rho,
         )
         return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
@@ -187,4 +189,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fresh": (bool,),
     "honest": (int,),
     "law": (str,),
+    "rho": (str,),
 }

@@ -221,7 +221,7 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
     return {
         "statistic": name,
         "aggregator": spec,
-        "epsilon": options.epsilon,
+        "epsilon": options.granted,
         "delta": options.delta,
         "noise": options.noise,
         "noise_law": options.noise_law,

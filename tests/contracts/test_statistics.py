@@ -23,6 +23,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 from tests.every_statistic import EVERY
 
@@ -122,6 +123,16 @@ class TestRocAtThresholds(WithLabels):
     statistic = Roc(lower=0.0, upper=1.0, at=(0.2, 0.5, 0.7))
 
 
+class TestKaplanMeier(WithLabels):
+    __test__ = True
+    statistic = KaplanMeier(time="x", event="label", upper=1.0, thresholds=8)
+
+
+class TestNelsonAalen(WithLabels):
+    __test__ = True
+    statistic = NelsonAalen(time="x", event="label", upper=1.0, at=(0.25, 0.5))
+
+
 class TestLinearRegression(StatisticContract):
     statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
@@ -173,6 +184,10 @@ class TestRunningSum(StatisticContract):
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
         found = super().holdings(seed, parties, records)
         return replace(found, columns={**found.columns, "time": np.arange(1.0, records + 1)})
+
+
+class TestRunningSumByTree(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="tree")
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
