@@ -17,6 +17,7 @@ from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
@@ -107,6 +108,9 @@ EVERY: tuple[Statistic, ...] = (
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
     SparseCells(**OF_CELLS),
+    grouped(Mean(**UNIT), "other < 0.5", ("label",), {"label": "0,1"}),
+    grouped(Histogram(**UNIT, bins=4), by=("label",), groups={"label": "0,1"}),
+    grouped(Mode(**UNIT, bins=8), "label = 1"),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),

@@ -196,7 +196,8 @@ class Evidence:
         self._in_stream(query)
         opened = []
         for batch, opening in enumerate(self.openings):
-            head, width = batch.to_bytes(HEAD, "little"), 8 * query.plan.released_at(batch)
+            head = batch.to_bytes(HEAD, "little")
+            width = 8 * query.plan.released_at(batch, query.mechanism is None)
             for answer in opening.answers:
                 if answer.share[:HEAD] != head or len(answer.share) != HEAD + width:
                     raise PeerError(Role.SERVER.named(answer.server), f"no share of batch {batch}")
