@@ -134,14 +134,16 @@ def _misspelt(flag: str, known: list[str]) -> list[str]:
 
 
 def _alike(flag: str, name: str) -> list[str]:
-    """What plays the part in this statistic that the flag has in another: alone of its kind."""
+    """What plays the part in this statistic that the flag has in another: alone of its kind, but
+    for numbers that are 0 unless somebody says."""
 
     for other in statistics().values():
         for option in other.options():
             if option.flag == flag and option.kind is not str:
                 wanted = (option.kind, option.multiple)
                 own = kind_named(name).options()
-                alike = [each.flag for each in own if (each.kind, each.multiple) == wanted]
+                said = [each for each in own if each.default != 0 or each.kind is bool]
+                alike = [each.flag for each in said if (each.kind, each.multiple) == wanted]
                 return alike if len(alike) == 1 else []
     return []
 
