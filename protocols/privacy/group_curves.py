@@ -80,6 +80,11 @@ class GroupCurves(Strategy):
         """Where the values of a group begin and end."""
         return 1 + group * self.width, 1 + (group + 1) * self.width
 
+    def curve_part(self, group: int) -> tuple[int, int]:
+        """The same of its curve: of one point, its size is all that is released."""
+        begin, _ = self.part(group)
+        return begin, begin + self.curve.released
+
     def sizes(self, released: Reals, records: int) -> tuple[list[int], float]:
         """Estimates of how many records each group has, at least 1, and the variance of each in
         units of one noise: each group's own, of variance V, moved by its part of what they and the

@@ -233,7 +233,7 @@ def noisy_parts(release: Release, curves: GroupCurves) -> list[Release]:
     assert isinstance(release.plan, NoisySum)
     plan = replace(release.plan, strategy=curves.curve)
     sizes, variance = curves.sizes(release.integers.astype(np.float64), release.records)
-    parts = (release.part(*curves.part(group)) for group in range(curves.groups))
+    parts = (release.part(*curves.curve_part(group)) for group in range(curves.groups))
     return [
         replace(part, plan=plan, records=size, size_variance=variance)
         for part, size in zip(parts, sizes, strict=True)
