@@ -30,7 +30,6 @@ from tallyroom.protocols.privacy.mechanisms import (
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
-from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.protocols.wire.messages import (
@@ -111,6 +110,54 @@ def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
     """Takes those fields out of an encoding. Raises `LocalError`."""
     told = fields.keys() & {"later_epsilon", "later_rho", "later_delta"}
     return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
+
+
+MOST_NAMED = 4
+"""The sentence names no more columns than this."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """States in one sentence which data sets are adjacent, that is, what the ε of an answer
+    protects. Answers, result.json, help, `tally verify` and the refusals of policies all take the
+    sentence from here.
+
+    Adjacent data sets have equally many records of each party, and agree in the `public` columns
+    of all records. They differ in the `protected` columns of one record or, with `whole_party`, of
+    all records of one party. `exactly` names what is released about the public columns without
+    noise."""
+
+    protected: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    exactly: str = ""
+    whole_party: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan, columns: tuple[str, ...], whole_party: bool = False) -> "Adjacency":
+        public = tuple(dict.fromkeys(plan.public))
+        protected = (each for each in columns if each not in public)
+        return cls(tuple(dict.fromkeys(protected)), public, plan.public_facts, whole_party)
+
+    def __str__(self) -> str:
+        unit = "all records of one party" if self.whole_party else "one record"
+        other = "as many others" if self.whole_party else "any other"
+        if not self.public:
+            return f"{unit}, replaced by {other}"
+        verb = "is" if len(self.public) == 1 else "are"
+        known = f"{_listed(self.public)} {verb} taken as public"
+        if self.exactly:
+            known += f", and {self.exactly} is released without noise"
+        if not self.protected:
+            return f"nothing: {known}"
+        return f"{_listed(self.protected)} of {unit}, replaced by any other values; {known}"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    more = len(columns) - MOST_NAMED
+    if more > 0:
+        return f"{', '.join(columns[:MOST_NAMED])} and {more} more columns"
+    *others, last = columns
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 @dataclass(frozen=True)
@@ -358,8 +405,12 @@ class Query:
             return stated if stated.rho is None else self.granted
         if self.joint_noise is not None:
             delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        elif self.curated is not None:
+            delta = self.curated.mechanism.numeric_delta(self.delta)
+        elif self.plan.pairs is not None:
+            delta = self.plan.pairs.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
         else:
-            delta = self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+            delta = 0.0
         return PrivacyLoss.of(self.epsilon, delta)
 
     @property
@@ -386,7 +437,9 @@ class Query:
     @property
     def circuit_noise(self) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
+        if (pairs := self.plan.pairs) is None:
+            return None
+        return pairs.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> "joint.Choice | joint.FirstAbove | None":

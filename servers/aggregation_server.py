@@ -44,7 +44,7 @@ class AggregationServer(Participant):
         sign: Signer = unsigned,
         vouchers: Vouchers | None = None,
     ) -> None:
-        super().__init__(Role.SERVER, ledger.record)
+        super().__init__(Role.SERVER, ledger.record, index)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
@@ -54,14 +54,13 @@ class AggregationServer(Participant):
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
+        self.doubt = ""
+        """Why nothing is begun: the ledger lacks a release that this server signed."""
 
     @cached_property
     def _bases(self) -> "joint.BaseTransfers":
         """Kept from run to run."""
         return joint.BaseTransfers(self._randomness)
-
-    def is_addressed(self, message: Message) -> bool:
-        return super().is_addressed(message) and message.receivers.tolist() == [self.index]
 
     def _farewell(self, run: bytes, reason: str) -> list[Message]:
         """The coordinator must not wait for a server that cannot go on."""
@@ -76,7 +75,15 @@ class AggregationServer(Participant):
         )
         return self._send(run, [message])
 
+    def shown(self, receipt: Receipt) -> None:
+        """Takes a receipt of our own, whose signature was checked. What we signed is in our ledger,
+        or that is an older copy. Raises `NotWritten` if the ledger cannot be read now."""
+        missing = not receipt.loss.nothing and not self._ledger.has_like(receipt.run.hex())
+        self.doubt = f"its ledger lacks run {receipt.run.hex()}, which it signed" if missing else ""
+
     def open(self, message: Message) -> Machine:
+        if self.doubt:
+            raise PeerError(message.sender, self.doubt)
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)

@@ -19,7 +19,7 @@ from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
@@ -49,12 +49,12 @@ from tallyroom.simulation.misbehaviour import (
 )
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
+from tallyroom.simulation.proc import Usage
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
+from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
 from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
-from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -78,10 +78,6 @@ def of_groups(
 def published_groups(data: Dataset) -> dict[str, str]:
     """The names that a data set publishes, by column."""
     return names_of(data.schema) | data.categories
-
-
-def _quiet(_: Progress) -> None:
-    pass
 
 
 class Federation:
@@ -220,7 +216,7 @@ class Federation:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
@@ -295,7 +291,7 @@ class Federation:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
@@ -321,7 +317,8 @@ class Federation:
         key = "" if salt else self._next_key()
         question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        query.plan.check_resolution(self.holdings)
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
         statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
@@ -357,8 +354,9 @@ class Federation:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
         question, query = self._question(statistic, spec, grant, options, "")
-        query.plan.check_resolution(self.holdings)
-        if query.plan.machines() is None:
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
+        if query.plan.machines is None or isinstance(query.plan, NoisySum):
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
@@ -389,9 +387,9 @@ class Federation:
             question, data=self.data.name, min_parties=min_parties, key=key
         )
         query = self._check(question)
-        if query.plan.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+        if query.plan.machines is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        garble = isinstance(query.plan.machines(), PairwiseMachines)
+        garble = isinstance(query.plan.machines, PairwiseMachines)
         if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
@@ -459,7 +457,7 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
-        if tied := plan.tied_by_rounding(self.holdings):
+        if plan.pairs is not None and (tied := plan.pairs.tied_by_rounding(self.holdings)):
             notes.append(
                 f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"

@@ -43,7 +43,7 @@ def check(query: Query) -> None:
             f"{asked_as(query.statistic)} cannot be asked of {aggregator.name} like this: "
             f"take --aggregator {' or '.join(able)}"
         )
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
     if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
@@ -63,13 +63,13 @@ def check(query: Query) -> None:
 
 def stages(query: Query) -> int:
     """How often somebody waits for parties, each time for at most the query's deadline."""
-    own = query.plan.machines()
+    own = query.plan.machines
     return aggregator_named(query.aggregator).stages if own is None else own.stages
 
 
 def repeatable(query: Query) -> bool:
     """Whether a party that is asked again may compute what it says again."""
-    own = query.plan.machines()
+    own = query.plan.machines
     return own is None or own.repeatable
 
 
@@ -82,7 +82,7 @@ def party_machine(
     """
     check(query)
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.party(aggregator, query, holdings, randomness)
     if isinstance(aggregator, SigningAggregator) and signer is not None:
         return aggregator.signing_party(query, holdings, randomness, signer)
@@ -114,7 +114,7 @@ def _alone(
     query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
 ) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.server(aggregator, query, index, randomness, bulk)
     if isinstance(aggregator, SigningAggregator) and vouchers is not None:
         return aggregator.checking_server(query, index, randomness, bulk, vouchers)
@@ -123,7 +123,7 @@ def _alone(
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.collector(aggregator, query, records)
     return aggregator.collector(query, records, randomness)
 

@@ -56,8 +56,8 @@ class Receipt:
 
     @property
     def _claims(self) -> bytes:
-        texts = (self.loss.text, repr(self.loss.written_delta))
-        return _CLAIMS.pack(self.request, self.share, *(text.encode() for text in texts))
+        loss, delta = self.loss.text.encode(), repr(self.loss.written_delta).encode()
+        return _CLAIMS.pack(self.request, self.share, loss, delta)
 
     def signed(self, sign: Signer) -> "Receipt":
         return replace(self, signature=sign(self.statement))
@@ -90,10 +90,10 @@ def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
     refusal = PeerError(Role.SERVER.named(server), "malformed receipt")
     if len(data) != RECEIPT_BYTES or len(run) != RUN_BYTES or not 0 <= server < 1 << 32:
         raise refusal
-    request, share, *texts = _CLAIMS.unpack_from(data)
+    request, share, text, delta = _CLAIMS.unpack_from(data)
     try:
-        text, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
-        loss = PrivacyLoss.read(text, float(delta))
+        delta = float(delta.rstrip(b"\0").decode("ascii"))
+        loss = PrivacyLoss.read(text.rstrip(b"\0").decode("ascii"), delta)
     except ValueError:
         raise refusal from None
     receipt = Receipt(run, server, request, share, loss, data[_CLAIMS.size :])

@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,12 +90,9 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
                 begun=lambda key, study: (show_study_key if study else show_key)(key),
                 **asking(options),
             )
-        result = dataclasses.replace(result, notes=(*result.notes, *_schema_notes(chosen)))
+        if chosen.schema:
+            result = dataclasses.replace(result, notes=(*result.notes, schema_words(chosen.schema)))
         show(result, options.out, options.as_json)
-
-
-def _schema_notes(chosen: ChosenOptions) -> list[str]:
-    return [schema_words(chosen.schema)] if chosen.schema else []
 
 
 def simulate(chosen: ChosenOptions, options: RunOptions) -> "Result":
@@ -156,7 +154,8 @@ def asked_about(
     # A missing cell decides a condition as any other does.
     needed = question.asked.columns if isinstance(question, Grouped) else question.columns
     dataset = dataset.about(needed)
-    dataset = dataclasses.replace(dataset, notes=(*dataset.notes, *_schema_notes(chosen)))
+    if chosen.schema:
+        dataset = dataclasses.replace(dataset, notes=(*dataset.notes, schema_words(chosen.schema)))
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
@@ -246,12 +245,10 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     schema = read_schema(chosen.schema) if chosen.schema else ()
     given: dict[str, Any] = dict(chosen.given)
     several = {each.name: each.multiple for each in chosen.kind.options()}
-    known = {field.name for field in dataclasses.fields(chosen.kind)}
-    columns = {
-        role: (column,) if several.get(role) else column
-        for role, column in roles.items()
-        if role in known
-    }
+    known = set(map(attrgetter("name"), dataclasses.fields(chosen.kind)))
+    columns: dict[str, Any] = {}
+    for role in roles.keys() & known:
+        columns[role] = (roles[role],) if several.get(role) else roles[role]
     if "attributes" in known:
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
@@ -327,8 +324,8 @@ def check_writable(folder: Path) -> None:
 
 
 class RunGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, RunOptions, run_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, RunOptions, run_statistic)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         if args[0] != COMPARE:
@@ -338,8 +335,8 @@ class RunGroup(StatisticGroup):
 
 
 class CompareGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, CompareOptions, compare_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, CompareOptions, compare_statistic)
 
 
 run = by_statistic("run", RunGroup)

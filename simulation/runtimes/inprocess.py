@@ -33,7 +33,7 @@ from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.misbehaviour import ScriptedBlock
-from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime, silent
 from tallyroom.storage.ledger import Ledger
 
 LIFETIME = dt.timedelta(days=365)
@@ -109,7 +109,8 @@ class LoopRuntime(Runtime, Generic[Node]):
 
         def tell(phase: str) -> None:
             nonlocal told
-            if phase == "release" or time.perf_counter() - told >= REPORT_SECONDS:
+            due = phase == "release" or time.perf_counter() - told >= REPORT_SECONDS
+            if due and report is not silent:
                 report(self._progress(run, phase))
                 told = time.perf_counter()
 

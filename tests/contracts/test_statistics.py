@@ -241,6 +241,18 @@ class TestRunningSumByTree(TestRunningSum):
     statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="tree")
 
 
+class TestStream(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, stream=True)
+
+
+class TestRunningSumBySquareRoot(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="square-root")
+
+
+class TestEcdfBySquareRoot(StatisticContract):
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=16, strategy="square-root")
+
+
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     """Those of pairs, of points on demand and of a curator, and those that release no sum but what
     servers chose, have machines or noise of their own, and their own tests."""
