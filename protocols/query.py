@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.joint.levels import MALICIOUS, Level, Security, parse_security
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import (
+    MAX_TEXT,
+    NO_LOSS,
+    PrivacyLoss,
+    parse_epsilon,
+    parse_rho,
+)
 from tallyroom.protocols.privacy.mechanisms import (
     LAPLACE,
     Placement,
     enough_shares,
+    honest_servers,
     laplace_scale,
 )
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
-from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.protocols.wire.messages import (
@@ -58,14 +65,17 @@ _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 for one release. Every other field is part of what a release is, without a word."""
 
 
-SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "rho": "", "security": ""}
 """Fields of a query, and of a question, that are left out of it where they are as here."""
 
 
 def chosen(asked: object) -> dict[str, Any]:
     """Those of `SAID_IF_CHOSEN` that somebody chose."""
-    found = {name: getattr(asked, name) for name in SAID_IF_CHOSEN}
-    return {name: value for name, value in found.items() if value != SAID_IF_CHOSEN[name]}
+    found = {}
+    for name, unsaid in SAID_IF_CHOSEN.items():
+        if (value := getattr(asked, name)) != unsaid:
+            found[name] = value
+    return found
 
 
 def of_the_release(each: Field[Any]) -> bool:
@@ -89,7 +99,7 @@ def check_later(epsilon: Fraction | None, later: PrivacyLoss) -> None:
         raise LocalError("what a study spends later is bounded, with a delta below 1")
     if epsilon is None and not later.nothing:
         raise LocalError("a study without noise has nothing to spend later")
-    encode_later(later)  # which too many digits prevent
+    later.encode()  # which too many digits prevent
 
 
 def encode_later(later: PrivacyLoss) -> dict[str, object]:
@@ -99,8 +109,56 @@ def encode_later(later: PrivacyLoss) -> dict[str, object]:
 
 def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
     """Takes those fields out of an encoding. Raises `LocalError`."""
-    told = any(name.startswith("later_") for name in fields)
+    told = fields.keys() & {"later_epsilon", "later_rho", "later_delta"}
     return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
+
+
+MOST_NAMED = 4
+"""The sentence names no more columns than this."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """States in one sentence which data sets are adjacent, that is, what the ε of an answer
+    protects. Answers, result.json, help, `tally verify` and the refusals of policies all take the
+    sentence from here.
+
+    Adjacent data sets have equally many records of each party, and agree in the `public` columns
+    of all records. They differ in the `protected` columns of one record or, with `whole_party`, of
+    all records of one party. `exactly` names what is released about the public columns without
+    noise."""
+
+    protected: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    exactly: str = ""
+    whole_party: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan, columns: tuple[str, ...], whole_party: bool = False) -> "Adjacency":
+        public = tuple(dict.fromkeys(plan.public))
+        protected = (each for each in columns if each not in public)
+        return cls(tuple(dict.fromkeys(protected)), public, plan.public_facts, whole_party)
+
+    def __str__(self) -> str:
+        unit = "all records of one party" if self.whole_party else "one record"
+        other = "as many others" if self.whole_party else "any other"
+        if not self.public:
+            return f"{unit}, replaced by {other}"
+        verb = "is" if len(self.public) == 1 else "are"
+        known = f"{_listed(self.public)} {verb} taken as public"
+        if self.exactly:
+            known += f", and {self.exactly} is released without noise"
+        if not self.protected:
+            return f"nothing: {known}"
+        return f"{_listed(self.protected)} of {unit}, replaced by any other values; {known}"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    more = len(columns) - MOST_NAMED
+    if more > 0:
+        return f"{', '.join(columns[:MOST_NAMED])} and {more} more columns"
+    *others, last = columns
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 @dataclass(frozen=True)
@@ -115,7 +173,11 @@ class Query:
     its question: the answer to an earlier one, however alike, has another.
 
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
-    and with other noise. `law` names the law of the noise (`NoiseLaw`).
+    and with other noise. `law` names the law of the noise (`NoiseLaw`). `security` is how sure the
+    two servers are of what they compute together (`joint.levels`), empty for what is usual.
+
+    `rho` is the exact text of what is granted where that is said in ρ, else empty. Then `epsilon`
+    is what plans go by (`PrivacyLoss.as_epsilon`), and nothing is granted in ε.
 
     `later` is what the questions of the same study may spend after this one. A keeper of a ledger
     takes no part in a study that its cap cannot hold to the end (`foreseen`). They are charged when
@@ -140,6 +202,8 @@ class Query:
     asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
     law: str = LAPLACE
+    rho: str = ""
+    security: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -202,6 +266,7 @@ class Query:
             )
         plan.check_asked(self.parties, self.noise)
         self._check_law()
+        self._check_security()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
@@ -211,9 +276,22 @@ class Query:
         if curated and self.records_per_unit != 1:
             raise LocalError(f"{name} protects one record only: --unit record")
 
+    def _check_security(self) -> None:
+        """Raises `LocalError` where the servers garble nothing together, or not so."""
+        if not self.security:
+            return
+        parse_security(self.security)
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            raise LocalError(
+                f"two servers garble nothing for {asked_as(self.statistic)} with {self.noise} "
+                "noise: leave --security out, or take --noise joint"
+            )
+
     def _check_law(self) -> None:
         """Raises `LocalError` where noise of the law cannot be drawn."""
         law = noise_law_named(self.law)
+        if self.rho:
+            self._check_rho()
         if self.law == LAPLACE:
             return
         if not self.plan.any_law:
@@ -232,6 +310,31 @@ class Query:
                 f"noise of the law {self.law} is not drawn in shares, as {self.noise} noise is: "
                 "take --noise each-server or curator"
             )
+
+    def _check_rho(self) -> None:
+        if self.law == LAPLACE:
+            raise LocalError(
+                f"{LAPLACE} noise is asked for in epsilon, not in rho: take --epsilon, or "
+                "--noise-law gaussian"
+            )
+        if self.delta:
+            raise LocalError("rho is granted without delta: leave one of them out")
+        if str(parse_rho(self.rho)) != self.rho or self.granted.as_epsilon != self.epsilon:
+            raise LocalError(f"rho {self.rho} and epsilon {self.epsilon} do not go together")
+
+    @property
+    def granted(self) -> PrivacyLoss:
+        """The most that a release may cost."""
+        if self.rho:
+            return PrivacyLoss.concentrated(Fraction(self.rho))
+        return PrivacyLoss.of(self.epsilon, self.delta)
+
+    @property
+    def drawn_in(self) -> int:
+        """Of how many shares a noise is the sum; 1 where one draws it whole."""
+        if self.noise is Placement.PARTIES:
+            return enough_shares(self.parties)
+        return honest_servers(self.servers, self.honest) if self.noise is Placement.SHARED else 1
 
     @cached_property
     def run(self) -> bytes:
@@ -253,6 +356,7 @@ class Query:
             honest=self.honest,
             seed=hashlib.blake2s(self.nonce, person=b"matching").digest(),
             offers=offers_of(self.aggregator),
+            law=self.law,
         )
 
     @cached_property
@@ -275,16 +379,13 @@ class Query:
         """What ε is for. Where no party has more than one record, the two units are one."""
         return Adjacency.of(self.plan, self.statistic.columns, self.records_per_unit > 1)
 
-    @property
-    def units(self) -> int:
-        """How many units of privacy there are: records, or parties where the unit is a party."""
-        return self.records if self.records_per_unit == 1 else self.parties
-
     def check_delta(self, delta: float) -> None:
-        """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
-        if delta * self.units >= 1:
+        """Raises `LocalError` for a δ that lets a mechanism publish outright one of the units of
+        privacy, which are records, or parties where the unit is a party."""
+        units = self.records if self.records_per_unit == 1 else self.parties
+        if delta * units >= 1:
             raise LocalError(
-                f"delta {delta:g} is not below one in {self.units}, the number of records or "
+                f"delta {delta:g} is not below one in {units}, the number of records or "
                 "parties that are protected: it would allow publishing one of them"
             )
 
@@ -300,8 +401,9 @@ class Query:
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
             return None
-        granted = PrivacyLoss.of(self.epsilon, self.delta)
-        found = noise_law_named(self.law).calibrated(granted, self.sensitivity)
+        granted = self.granted
+        law = noise_law_named(self.law)
+        found = law.calibrated(granted, self.sensitivity, self.drawn_in)
         if not found.loss(self.sensitivity) <= granted:
             raise LocalError(f"noise of the law {self.law} costs more than {granted}")
         return found
@@ -309,11 +411,30 @@ class Query:
     @property
     def loss(self) -> PrivacyLoss:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
-        that are not exact; of another law, what it says."""
-        if self.mechanism is None or self.law == LAPLACE:
-            return PrivacyLoss.of(self.epsilon, self.sampler_delta)
-        stated = self.mechanism.loss(self.sensitivity)
-        return stated if stated.rho is None else stated.at(self.delta)
+        that are not exact; of another law, what it says, but where it speaks of ρ and (ε, δ) were
+        granted, these: it is calibrated to them."""
+        if self.epsilon is None or self.mechanism is None:
+            return PrivacyLoss.of(self.epsilon)
+        if self.law != LAPLACE:
+            stated = self.mechanism.loss(self.sensitivity)
+            return stated if stated.rho is None else self.granted
+        if self.joint_noise is not None:
+            delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        elif self.curated is not None:
+            delta = self.curated.mechanism.numeric_delta(self.delta)
+        elif self.plan.pairs is not None:
+            delta = self.plan.pairs.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+        else:
+            delta = 0.0
+        return PrivacyLoss.of(self.epsilon, delta)
+
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        """What a release costs in ρ, as its law says, with the δ of samplers."""
+        if self.mechanism is None or not self.plan.any_law:
+            return self.loss.as_concentrated()
+        stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
+        return stated + PrivacyLoss(Fraction(0), self.loss.delta) if self.law == LAPLACE else stated
 
     @property
     def released(self) -> int:
@@ -331,7 +452,9 @@ class Query:
     @property
     def circuit_noise(self) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
+        if (pairs := self.plan.pairs) is None:
+            return None
+        return pairs.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> "joint.Choice | joint.FirstAbove | None":
@@ -363,18 +486,29 @@ class Query:
         return noise
 
     @property
-    def numeric_delta(self) -> float:
-        """The δ that a release costs."""
-        return float(self.loss.delta)
+    def secured_noise(self) -> Security:
+        """How joint noise is drawn."""
+        return parse_security(self.security) if self.security else MALICIOUS
 
     @property
-    def sampler_delta(self) -> float:
-        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-        if self.epsilon is None or self.mechanism is None:
-            return 0.0
-        if self.joint_noise is not None:
-            return self.joint_noise.delta(self.epsilon, self.plan.noises)
-        return self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+    def checks_tasks(self) -> bool:
+        """Whether what servers compute on data is computed both ways. Choices are unless it is
+        said otherwise; pairs, whose outputs are bounded, if it is said."""
+        if not self.security:
+            return self.choice is not None
+        return parse_security(self.security).level is not Level.SEMI_HONEST
+
+    @property
+    def weakest_level(self) -> Level | None:
+        """How sure servers are at least of all that they compute together; None where they compute
+        nothing. Pairs that are garbled one way, with outputs that are bounded, count as
+        semi-honest."""
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            return None
+        on_data = self.choice is not None or self.plan.computed_by_servers
+        if on_data and not self.checks_tasks:
+            return Level.SEMI_HONEST
+        return self.secured_noise.level
 
     @property
     def spend(self) -> Spend:
@@ -390,9 +524,12 @@ class Query:
     def release(self) -> tuple[object, ...]:
         """All that decides what is released, beside the statistic: every field that is not of the
         asking alone, but for those of `SAID_IF_CHOSEN` that nobody chose."""
-        kept = [each.name for each in fields(self) if of_the_release(each)]
-        unsaid = SAID_IF_CHOSEN.keys() - chosen(self).keys()
-        return tuple(getattr(self, name) for name in kept if name not in {"statistic", *unsaid})
+        left_out = {"statistic", *(SAID_IF_CHOSEN.keys() - chosen(self).keys())}
+        told = []
+        for each in fields(self):
+            if of_the_release(each) and each.name not in left_out:
+                told.append(getattr(self, each.name))
+        return tuple(told)
 
     @property
     def stream(self) -> str:
@@ -453,14 +590,16 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
     try:
         fields = json.loads(data)
         statistic = statistic_named(fields.pop("statistic"))
-        query = Query(
-            nonce=nonce,
-            statistic=statistic.from_parameters(fields.pop("parameters")),
-            epsilon=parse_epsilon(fields.pop("epsilon")),
-            noise=Placement(fields.pop("noise")),
-            later=decode_later(fields),
-            **{key: _typed(key, value) for key, value in fields.items()},
-        )
+        parsed: dict[str, Any] = {
+            "statistic": statistic.from_parameters(fields.pop("parameters")),
+            "epsilon": parse_epsilon(fields.pop("epsilon")),
+            "noise": Placement(fields.pop("noise")),
+            "later": decode_later(fields),
+        }
+        for key, value in fields.items():
+            if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
+                raise TypeError(f"{key} cannot be {value!r}")
+        query = Query(nonce=nonce, **parsed, **fields)
     except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
@@ -475,10 +614,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "deadline": (int, float),
     "delta": (int, float),
     "law": str,
+    "security": str,
+    "rho": str,
 }
-
-
-def _typed(key: str, value: object) -> Any:
-    if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
-        raise TypeError(f"{key} cannot be {value!r}")
-    return value

@@ -22,7 +22,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.protocols.wire.meter import Tally, tallies_by_link
+from tallyroom.protocols.wire.meter import Bill, Tally
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import Context, caller
 from tallyroom.protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
@@ -171,7 +171,8 @@ class CoordinatorService(PeerDirectory):
         """Repeats what a host may have missed while it was away, except for runs that some servers
         do not know yet: they would refuse its submissions, and it is asked in turn anyway."""
         for run in self.runs.live.all():
-            submits = run.asked.done() and run.phase == "submit" and not run.asks_again
+            open_to_parties = run.phase == "submit" or self.coordinator.awaits_parties(run.run)
+            submits = run.asked.done() and open_to_parties and not run.asks_again
             if submits and not run.ended.done():
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):
@@ -303,7 +304,7 @@ class CoordinatorService(PeerDirectory):
         if not any(status.links for status in statuses):
             return {}
         ours = self.coordinator.meters.get(run)
-        own = tallies_by_link([] if ours is None else [ours])
+        own = Bill([] if ours is None else [ours], 0).by_link()
         return added([own, *(links_from_wire(status.links) for status in statuses)])
 
     def _states(self, run: Run, statuses: Sequence[pb.RunStatus]) -> bytes:

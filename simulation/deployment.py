@@ -10,7 +10,7 @@ from typing import Self
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import Interrupted, LocalError
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
@@ -27,16 +27,12 @@ from tallyroom.servers.metrics import parse_address
 from tallyroom.simulation.analyst import Analyst
 from tallyroom.simulation.question_key import check_resumed, keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Opened, Progress, Report
+from tallyroom.simulation.runtimes import Opened, Report, silent
 from tallyroom.simulation.statement import Setting, answered
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
-
-
-def _quiet(_: Progress) -> None:
-    pass
 
 
 class Deployment:
@@ -68,7 +64,10 @@ class Deployment:
             return asked
         there = self._analyst.describe(deadline)
         return zoomed(
-            asked, whole.loss.epsilon, there.records, there.most_records if unit == "party" else 1
+            asked,
+            whole.loss.as_epsilon,
+            there.records,
+            there.most_records if unit == "party" else 1,
         )
 
     def run(
@@ -79,10 +78,11 @@ class Deployment:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         key: str | None = None,
         begun: Begun = lambda _, __: None,
         interval: str = NOISE,
@@ -97,8 +97,10 @@ class Deployment:
         `Federation.run`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
@@ -164,7 +166,7 @@ class Deployment:
             statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
         )
 
-    def resume(self, key: str, report: Report = _quiet) -> Result:
+    def resume(self, key: str, report: Report = silent) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
 
         A key that `run` made says what that was; of one that a person chose it is the coordinator

@@ -55,30 +55,31 @@ class AskingOptions:
     fresh: bool
     report: Report
     law: str
+    security: str = ""
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
     def of(self, question: StudyQuestion) -> "AskingOptions":
         """Of one question: who adds the noise is left to it where the choice is not one it has.
-        Raises `LocalError` for another law than the one that studies reckon with."""
+        Raises `LocalError` for another law than the one that studies reckon with, and for a loss
+        in ρ, which that has not."""
         if self.law != LAPLACE:
             raise LocalError(
                 f"a study reckons with {LAPLACE} noise, not with {self.law}: leave --noise-law out"
             )
+        if question.grant.loss.rho is not None:
+            raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
         return dataclasses.replace(self, for_study=True, report=question.report)
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
     ) -> Question:
-        """About a statistic, for what is granted, without a key. Raises `LocalError` for a loss
-        that a question cannot ask for: one in ρ, which has no ε, would be asked without noise."""
-        if grant.loss.rho is not None:
-            raise LocalError(f"a question is asked for an epsilon, not for {grant.loss}")
-        shared = placement is Placement.SHARED
+        """About a statistic, for what is granted, without a key."""
+        shared, rho = placement is Placement.SHARED, grant.loss.rho
         return Question(
             statistic,
             spec,
-            grant.loss.epsilon,
+            grant.loss.as_epsilon,
             placement,
             unit=self.unit,
             min_parties=self.min_parties,
@@ -88,6 +89,8 @@ class AskingOptions:
             later=grant.later,
             honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
             law=self.law,
+            security="" if self.for_study and placement is not Placement.JOINT else self.security,
+            rho="" if rho is None else str(rho),
         )
 
 
@@ -127,7 +130,7 @@ def conduct(
     except StopIteration as stop:
         finding = stop.value
     except RunFailed as error:
-        raise type(error)(_failed(study, asked, str(error))) from None
+        raise type(error)(_failed(study, asked, str(error)), error.proof) from None
     except LocalError as error:
         if not asked:
             raise

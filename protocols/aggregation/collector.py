@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.accusation_text import split_proof, with_proof
 from tallyroom.protocols.aggregation.contract import Ids, Records, Total
 from tallyroom.protocols.aggregation.rosters import CountType, Fault, parse_roster
 from tallyroom.protocols.algebra.ring import Vector
@@ -65,13 +66,9 @@ class Collector:
     def start(self) -> Step:
         """Sends the query to servers first, so that they know the run when submissions arrive."""
         everyone = np.arange(self._query.parties, dtype=np.uint32)
-        question = self._query.encode()
-        return Continue(
-            (
-                *self._to_servers(Phase.QUERY, question),
-                self._message(Phase.QUERY, Role.PARTY, everyone, question),
-            )
-        )
+        to_servers = self._to_servers(Phase.QUERY, self._query.encode())
+        to_parties = replace(to_servers[0], receiver_role=Role.PARTY, receivers=everyone)
+        return Continue((*to_servers, to_parties))
 
     def receive(self, message: Message) -> Step:
         expected = COLLECTOR_ACCEPTS.get((self._state, message.phase))
@@ -83,7 +80,9 @@ class Collector:
         match message.phase:
             case Phase.GIVE_UP:
                 reason = message.body[0].tobytes().decode(errors="replace")
-                return self.lose_servers({server}, f"cannot go on: {reason[:MAX_REASON]}")
+                words, proof = split_proof(reason)
+                told = f"cannot go on: {words[:MAX_REASON]}"
+                return self.lose_servers({server}, with_proof(told, proof) if proof else told)
             case Phase.ROSTER:
                 return self._roster(message)
             case _:
@@ -101,6 +100,11 @@ class Collector:
     def can_spare(self) -> bool:
         """Whether more servers are here than are needed."""
         return len(self._here) > self.needed
+
+    @property
+    def awaits_parties(self) -> bool:
+        """Whether what parties submit may still count."""
+        return self._state is CollectorState.ROSTERS
 
     @property
     def releases(self) -> bool:
@@ -210,13 +214,11 @@ class Collector:
         return int(self._records[self._members].sum())
 
     def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
-        return tuple(
-            self._message(phase, Role.SERVER, address(server), body)
-            for server in sorted(self._here)
-        )
-
-    def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:
-        return Message(self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body))
+        messages = []
+        for server in sorted(self._here):
+            ends = (Role.COORDINATOR, Role.SERVER, address(0), address(server))
+            messages.append(Message(self._run, phase, *ends, body_of(body)))
+        return tuple(messages)
 
 
 def some_parties(ids: Ids, limit: int = 5) -> str:

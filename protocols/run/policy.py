@@ -6,12 +6,14 @@ of the policy, never of data: it may be read by anybody.
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.levels import Level
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
 from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written
 from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
@@ -19,6 +21,7 @@ from tallyroom.protocols.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Que
 from tallyroom.protocols.registry import STUDIES, registered
 from tallyroom.protocols.statistics import statistic_names
 from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.statistics.grouped import Grouped
 
 MAX_TEXT = 64 << 10
 """Characters of a policy that is read."""
@@ -43,10 +46,14 @@ class Policy:
     are those that a question may take for public: it then tells of them without noise, and who asks
     must not choose that. A question loses `per_question` at most for the unit that it protects; if
     that is unbounded, answers without noise are allowed. The party's ledger enforces `in_all`.
+    `grouping_columns` are those that may decide which records an answer is about (`--where`,
+    `--by`); None allows all, and an empty set answers for all records alone.
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
     noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
     `--outputs weighed`, where the party that garbles can read the other's record in the answer.
     With `tells_columns` a question that names a column which is not there hears which ones are.
+    `security` lists the levels that will do for what two servers compute together
+    (`joint.levels`). Without it, what is usual will, and what is asked for but `semi-honest`.
     """
 
     minimum_servers: int | None = None
@@ -58,12 +65,14 @@ class Policy:
     statistics: Names = None
     columns: Names = None
     public_columns: frozenset[str] = frozenset()
+    grouping_columns: Names = None
     units: frozenset[str] = frozenset(UNITS)
     per_question: PrivacyLoss = PER_QUESTION
     in_all: PrivacyLoss = IN_ALL
     honest_servers: int | None = None
     weighed_outputs: bool = False
     tells_columns: bool = False
+    security: Names = None
 
     def in_federation(self, servers: int) -> "Policy":
         """The same where nothing is left to how many servers the federation has."""
@@ -88,11 +97,14 @@ class Policy:
         yield self._honest(query)
         if statistic.parameters().get("outputs") == "weighed" and not self.weighed_outputs:
             yield "it takes no part in pairs whose outputs are weighed: leave --outputs out"
+        yield self._security(query)
         if asked_as(statistic) not in (self.statistics or ()):
             yield _unless_named("statistic", statistic.name, self.statistics)
         readable = None if self.columns is None else self.columns | self.public_columns
         for column in statistic.columns:
             yield _unless_named("column", column, readable)
+        if isinstance(statistic, Grouped):
+            yield from map(self._grouping, statistic.groups.columns)
         for column in query.adjacency.public:
             if column not in self.public_columns:
                 yield (
@@ -114,6 +126,11 @@ class Policy:
         if not self._protects(query):
             yield f"it asks for the unit {' or '.join(sorted(self.units))}"
 
+    def _grouping(self, column: str) -> str | None:
+        if self.grouping_columns is None or column in self.grouping_columns:
+            return None
+        return f"its policy does not allow --where or --by of the column {column}"
+
     def _honest(self, query: Query) -> str | None:
         trusted = honest_servers(query.servers, self.honest_servers or 0)
         needed = honest_servers(query.servers, query.honest)
@@ -121,6 +138,15 @@ class Policy:
             return None
         known = f"{trusted} of {query.servers}"
         return f"it takes {known} servers for honest, and shared noise needs {needed}"
+
+    def _security(self, query: Query) -> str | None:
+        weakest = query.weakest_level
+        if weakest is None:
+            return None
+        if self.security is None:
+            weak = query.security == str(Level.SEMI_HONEST)
+            return "its policy does not allow semi-honest servers" if weak else None
+        return _unless_named("security", str(weakest), self.security)
 
     def _protects(self, query: Query) -> bool:
         """Where a party holds at most one record, the two units are one."""
@@ -161,9 +187,10 @@ class Policy:
 DEPLOYED = Policy()
 """The policy of a party that nobody gave another."""
 _LOSSES = {
-    f"{kind}_{which}": float(getattr(getattr(DEPLOYED, which), kind))
-    for kind in ("epsilon", "delta")
-    for which in ("per_question", "in_all")
+    "epsilon_per_question": PER_QUESTION.size,
+    "epsilon_in_all": IN_ALL.size,
+    "delta_per_question": float(PER_QUESTION.delta),
+    "delta_in_all": float(IN_ALL.delta),
 }
 """The keys of a policy that make up its losses, with what they are if left out."""
 
@@ -197,13 +224,10 @@ def parse_policy(text: str) -> Policy:
     return Policy(**read)
 
 
-def _whole(least: int, most: int) -> Reader:
-    def read(key: str, value: object) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise LocalError(f"{key} is a whole number from {least} to {most}, not {value!r}")
-        return value
-
-    return read
+def _whole(least: int, most: int, key: str, value: object) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise LocalError(f"{key} is a whole number from {least} to {most}, not {value!r}")
+    return value
 
 
 def _number(key: str, value: object) -> float:
@@ -234,27 +258,28 @@ def _names(key: str, value: object) -> frozenset[str]:
     return frozenset(value)
 
 
+def _names_or_none(key: str, value: object) -> frozenset[str]:
+    """A list of names; an empty one allows none."""
+    return frozenset() if value == [] else _names(key, value)
+
+
 MOST_NAMED = 20
 """Names that an error lists: it stays one line."""
 
 
-def _chosen(*there: str) -> Reader:
-    def read(key: str, value: object) -> frozenset[str]:
-        names = _names(key, value)
-        if unknown := sorted(names.difference(there)):
-            more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
-            listed = ", ".join(there[:MOST_NAMED])
-            raise LocalError(f"{key} has no {unknown[0]!r}; there are {listed}{more}")
-        return names
-
-    return read
+def _chosen(there: Collection[str], key: str, value: object) -> frozenset[str]:
+    names = _names(key, value)
+    if unknown := sorted(names.difference(there)):
+        more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+        listed = ", ".join(list(there)[:MOST_NAMED])
+        raise LocalError(f"{key} has no {unknown[0]!r}; there are {listed}{more}")
+    return names
 
 
 def _statistics(key: str, value: object) -> frozenset[str]:
     """Names of studies are allowed too: their questions are asked in their name."""
     known = {*statistic_names(), *registered(STUDIES)}
-    names: frozenset[str] = _chosen(*sorted(known))(key, value)
-    return names
+    return _chosen(sorted(known), key, value)
 
 
 def _aggregators(key: str, value: object) -> frozenset[str]:
@@ -265,19 +290,21 @@ def _aggregators(key: str, value: object) -> frozenset[str]:
 
 
 _READERS: dict[str, Reader] = {
-    "minimum_servers": _whole(1, MAX_SERVERS),
-    "minimum_parties": _whole(1, MAX_PARTIES),
-    "honest_servers": _whole(1, MAX_SERVERS),
-    "maximum_records_per_party": _whole(1, MAX_RECORDS),
+    "minimum_servers": partial(_whole, 1, MAX_SERVERS),
+    "minimum_parties": partial(_whole, 1, MAX_PARTIES),
+    "honest_servers": partial(_whole, 1, MAX_SERVERS),
+    "maximum_records_per_party": partial(_whole, 1, MAX_RECORDS),
     "aggregators": _aggregators,
-    "noise": _chosen(*Placement),
+    "noise": partial(_chosen, tuple(Placement)),
     "noise_laws": _names,
     "statistics": _statistics,
     "columns": _names,
     "public_columns": _names,
-    "units": _chosen(*UNITS),
+    "grouping_columns": _names_or_none,
+    "units": partial(_chosen, UNITS),
     "weighed_outputs": _yes_or_no,
     "tells_columns": _yes_or_no,
+    "security": partial(_chosen, tuple(Level)),
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,
     "delta_per_question": _probability,

@@ -4,7 +4,7 @@ Thresholds come from the public range alone: a grid that ended at the data's min
 S0 writes it, would not be private. The size of a comparison key does not depend on their number.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,15 +13,27 @@ import numpy as np
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import Groups, UpToByGroup
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.thresholds import ThresholdGrid, quantiles
-from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
+from tallyroom.protocols.privacy.curves import (
+    CURVES,
+    NOT_IN_A_NORM,
+    STRATEGIES,
+    CurveStrategy,
+    HierarchyStrategy,
+    curve_strategy,
+)
+from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.contract import OfGroups
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
@@ -38,6 +50,11 @@ def strategy_option(help: str, choices: tuple[str, ...] = tuple(STRATEGIES)) -> 
     return option("hierarchy", help, choices=choices, former="mechanism")
 
 
+def curve_option(help: str, *others: str) -> Any:
+    """The same where one curve is released: `auto` goes by the law of the noise."""
+    return option(AUTO, help, choices=(AUTO, *CURVES, *others), former="mechanism")
+
+
 @dataclass(frozen=True)
 class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
@@ -49,7 +66,7 @@ class Cumulative(BoundedColumn):
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    strategy: str = strategy_option("Which counts get noise.")
+    strategy: str = curve_option("Which counts get noise; auto takes the least variance.")
     smooth: str = option(
         "monotone",
         "How the curve is made non-decreasing again: the nearest such, or by a norm of the noise.",
@@ -65,7 +82,7 @@ class Cumulative(BoundedColumn):
         choices=(AUTO, *RANDOMIZERS),
     )
 
-    strategies: ClassVar[tuple[str, ...]] = tuple(STRATEGIES)
+    strategies: ClassVar[tuple[str, ...]] = (AUTO, *CURVES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,10 +103,12 @@ class Cumulative(BoundedColumn):
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
 
     def _check_smoothing(self) -> None:
-        norms = STRATEGIES[self.strategy].smoothings
+        kind = HierarchyStrategy if self.strategy == AUTO else CURVES[self.strategy]
+        if not (norms := kind.smoothings) and self.smooth in ("1", "2"):
+            raise LocalError(NOT_IN_A_NORM)
         if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
-                f"the {self.strategy} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                f"the {kind.name} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
                 "or --strategy tree"
             )
 
@@ -104,45 +123,121 @@ class Cumulative(BoundedColumn):
 
     @cached_property
     def curve_strategy(self) -> CurveStrategy:
-        return STRATEGIES[self.strategy](self.thresholds)
+        """The strategy under Laplace noise."""
+        return curve_strategy(self.strategy, self.thresholds, LAPLACE)
+
+    def strategy_by(self, facts: Facts) -> CurveStrategy:
+        """The strategy under noise of the law that is asked for. Local randomizers know no other
+        than a hierarchy."""
+        if Offer.RANDOMIZE in facts.offers:
+            return self.curve_strategy
+        found = curve_strategy(self.strategy, self.thresholds, facts.law)
+        if self.smooth in ("1", "2") and self.smooth not in found.smoothings:
+            raise LocalError(NOT_IN_A_NORM)
+        return found
+
+    def strategy_of(self, release: Release) -> CurveStrategy:
+        """The strategy by which something was released."""
+        found = release.plan.strategy if isinstance(release.plan, NoisySum) else None
+        return found if isinstance(found, CurveStrategy) else self.curve_strategy
 
     @property
     def encoding(self) -> UpToThresholds:
-        return UpToThresholds(self.value, self.grid, self.curve_strategy.hierarchy, self.randomizer)
+        return self.encoding_for(self.curve_strategy)
+
+    def encoding_for(self, strategy: CurveStrategy) -> UpToThresholds:
+        return UpToThresholds(self.value, self.grid, strategy.hierarchy, self.randomizer)
 
     def plan(self, facts: Facts) -> Plan:
         """One plan for all statistics that are read off such a curve, so one release serves them
         all."""
-        return NoisySum(self.encoding, self.curve_strategy, reusable=True)
+        strategy = self.strategy_by(facts)
+        return NoisySum(self.encoding_for(strategy), strategy, reusable=True)
 
     def curve(self, release: Release) -> Column:
-        """The distribution function at the thresholds, from what was released."""
+        """The distribution function at the thresholds, from what was released; NaN of a group that
+        has no records."""
         if release.noise is None:
-            return release.integers / release.records
+            nobody = np.full(self.thresholds, np.nan)
+            return release.integers / release.records if release.records else nobody
         if self.smooth == "none":
             return self.unsmoothed(release)
         if self.smooth == "monotone":
             return monotone(self.unsmoothed(release))
         values, norm = release.integers.astype(np.float64), int(self.smooth)
-        return self.curve_strategy.smoothed(values, release.records, norm, self.box, self.solver)
+        strategy = self.strategy_of(release)
+        return strategy.smoothed(values, release.records, norm, self.box, self.solver)
 
     def unsmoothed(self, release: Release) -> Column:
         """The unbiased curve, whose errors are those of the noise."""
-        return self.curve_strategy.estimate(release.integers.astype(np.float64), release.records)
+        values = release.integers.astype(np.float64)
+        return self.strategy_of(release).estimate(values, release.records)
 
     def band(self, release: Release, noise: Noise) -> Interval:
         """The interval of the unbiased curve at each threshold."""
-        errors: Column = (
-            np.sqrt(self.curve_strategy.count_variances(noise.variance)) / release.records
-        )
-        width = noise.width(self.curve_strategy.noises_in_count)
+        errors = self.errors_of_counts(release, noise) / release.records
+        width = noise.width(self.strategy_of(release).noises_in_count)
         return Interval.around(self.unsmoothed(release), errors, width, ANYWHERE)
+
+    def errors_of_counts(self, release: Release, noise: Noise) -> Column:
+        """Standard deviations of the count at each threshold, less what an error of the number of
+        records adds to it at that share of them."""
+        strategy = self.strategy_of(release)
+        variances = strategy.count_variances(noise.variance)
+        if release.size_variance and (shape := strategy.hierarchy) is not None:
+            off = shape.total_shares - monotone(self.unsmoothed(release))
+            variances = variances + off**2 * release.size_variance * noise.variance
+        errors: Column = np.sqrt(variances)
+        return errors
 
     def true_curve(self, holdings: Holdings) -> Column:
         """The curve of the raw records; values above the range are at most none of the
         thresholds."""
         values = np.sort(self.raw(holdings))
         return np.searchsorted(values, self.x, side="right") / holdings.rows
+
+
+@dataclass(frozen=True)
+class CurveOfGroups(OfGroups, Cumulative):
+    """Curves that are read alike of all records and of a group of them."""
+
+    def curves(self, groups: Groups) -> GroupCurves:
+        """The strategy for all of them; `auto` is a hierarchy, whatever the law of the noise."""
+        name = HierarchyStrategy.name if self.strategy == AUTO else self.strategy
+        return GroupCurves(self.thresholds, groups.count, name)
+
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        curves, plan = self.curves(groups), self.plan(facts)
+        assert isinstance(plan, NoisySum)
+        assert isinstance(plan.encoding, UpToThresholds)
+        one = replace(plan.encoding, shape=curves.curve.hierarchy)
+        return replace(plan, encoding=UpToByGroup(one, groups), strategy=curves)
+
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        parts = exact_parts if release.exact else noisy_parts
+        return parts(release, self.curves(groups))
+
+
+def exact_parts(release: Release, curves: GroupCurves) -> list[Release]:
+    """What is about each group, of exact counts in cells 1..i of the whole row."""
+    rows = release.values[:-1].reshape(curves.groups, curves.points)
+    before = np.append(np.uint64(0), rows[:-1, -1])
+    return [
+        replace(release, values=row - base, records=int(row[-1] - base))
+        for row, base in zip(rows, before, strict=True)
+    ]
+
+
+def noisy_parts(release: Release, curves: GroupCurves) -> list[Release]:
+    """What is about each group, of a release with noise."""
+    assert isinstance(release.plan, NoisySum)
+    plan = replace(release.plan, strategy=curves.curve)
+    sizes, variance = curves.sizes(release.integers.astype(np.float64), release.records)
+    parts = (release.part(*curves.curve_part(group)) for group in range(curves.groups))
+    return [
+        replace(part, plan=plan, records=size, size_variance=variance)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
 
 
 # --- quantiles ---

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
+from typer.core import TyperGroup
+
+from tallyroom.protocols.errors import LocalError
 
 
 def option(group: str, help: str, *flags: str, **more: Any) -> Any:
@@ -82,8 +85,8 @@ class SimulationOptions:
         list[str] | None,
         option(
             MISBEHAVIOUR,
-            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; repeat "
-            "for more.",
+            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; a server: "
+            "server-0:no-noise; repeat for more.",
             metavar="<party:kind>",
         ),
     ] = None
@@ -93,7 +96,13 @@ class SimulationOptions:
 class QuestionOptions:
     """How a question is put, wherever."""
 
-    epsilon: Annotated[str, option(PRIVACY, "Privacy budget ε; inf adds no noise.")] = "1"
+    epsilon: Annotated[
+        str | None, option(PRIVACY, "Privacy budget ε, 1 if left out; inf adds no noise.")
+    ] = None
+    rho: Annotated[
+        str | None,
+        option(PRIVACY, "Privacy budget in ρ of zCDP instead, for --noise-law gaussian."),
+    ] = None
     delta: Annotated[float, option(PRIVACY, "Privacy budget δ, for mechanisms that need it.")] = 0.0
     noise: Annotated[
         str | None,
@@ -106,6 +115,15 @@ class QuestionOptions:
     noise_law: Annotated[
         str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
     ] = "laplace"
+    security: Annotated[
+        str,
+        option(
+            PRIVACY,
+            "How sure two servers are of what they compute together: semi-honest, covert or "
+            "malicious.",
+            metavar="<level>",
+        ),
+    ] = ""
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
@@ -133,6 +151,15 @@ class QuestionOptions:
         bool, option(OUTPUT, "Print one JSON object and nothing else.", "--json")
     ] = False
 
+    @property
+    def granted(self) -> str:
+        """The budget as `PrivacyLoss.granted` reads it. Raises `LocalError`."""
+        if self.rho is None:
+            return "1" if self.epsilon is None else self.epsilon
+        if self.epsilon is not None:
+            raise LocalError("the privacy budget is given by --epsilon or by --rho, not by both")
+        return f"rho {self.rho}"
+
 
 class Asking(TypedDict):
     """What of them `run` of a federation takes, simulated or deployed, beside the question."""
@@ -140,6 +167,7 @@ class Asking(TypedDict):
     epsilon: str
     noise: str | None
     noise_law: str
+    security: str
     unit: str
     min_parties: int | None
     deadline: float
@@ -150,9 +178,10 @@ class Asking(TypedDict):
 
 def asking(options: QuestionOptions) -> Asking:
     return {
-        "epsilon": options.epsilon,
+        "epsilon": options.granted,
         "noise": options.noise,
         "noise_law": options.noise_law,
+        "security": options.security,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,
@@ -213,12 +242,41 @@ class RunOptions(QuestionOptions, SimulationOptions):
 def parameters_of(options: type) -> list[inspect.Parameter]:
     """The fields of such a dataclass, as a function that Typer reads would declare them."""
     hints = get_type_hints(options, include_extras=True)
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=hints[each.name],
-        )
-        for each in dataclasses.fields(options)
-    ]
+    found, kind = [], inspect.Parameter.KEYWORD_ONLY
+    for each in dataclasses.fields(options):
+        hint = hints[each.name]
+        found.append(inspect.Parameter(each.name, kind, default=each.default, annotation=hint))
+    return found
+
+
+def read_lightly(option: Any, kind: Any = None) -> None:
+    """Reads options that were not given, and plain text and numbers, without pydantic.
+
+    Typer has pydantic read every option, even those that were not given, and loading pydantic takes
+    longer than many a question. Typer reads everything else, and words the errors.
+    """
+    process = option.process_value
+
+    def read(ctx: Any, value: Any) -> Any:
+        if value is None:
+            value = () if option.multiple else None
+        elif kind in (str, int, float) and isinstance(value, str | int | float):
+            try:
+                value = kind(value)
+            except ValueError:
+                return process(ctx, value)
+        else:
+            return process(ctx, value)
+        return value if option.callback is None else option.callback(ctx, option, value)
+
+    if not option.required:
+        option.process_value = read
+
+
+class LightGroup(TyperGroup):
+    """A group of commands that reads its own options in this way."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option in self.get_params(ctx):
+            read_lightly(option)
+        return super().parse_args(ctx, args)

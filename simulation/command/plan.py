@@ -5,7 +5,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -148,10 +148,10 @@ def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
         if thresholds is not None and error is not None:
             return thresholds.for_error(spec, error, most_bytes)
         if thresholds is not None and most_bytes is not None:
-            return thresholds.for_bytes(spec, options.epsilon, most_bytes)
+            return thresholds.for_bytes(spec, options.granted, most_bytes)
         if error is not None:
             return least_epsilon(rehearse, spec, error)
-        return plan(rehearse, spec, options.epsilon)
+        return plan(rehearse, spec, options.granted)
 
     return planned
 
@@ -200,8 +200,8 @@ def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> Rehearsal:
 
 
 class PlanGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, PlanOptions, plan_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, PlanOptions, plan_statistic)
 
 
 commands = by_statistic("plan", PlanGroup)

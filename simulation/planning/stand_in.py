@@ -12,6 +12,7 @@ from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.attributes import parse_attribute
 from tallyroom.protocols.statistics.bounded import known_bounds
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 
@@ -22,18 +23,26 @@ def stand_in(question: Statistic | Study, data: Dataset) -> Dataset:
     many records there are and how many each party holds."""
     rows, generator = data.rows, np.random.default_rng(1)
     asked = question.statistic if isinstance(question, PrivateBounds) else question
-    bounds, names = dict(data.bounds) | dict(known_bounds(asked)), _names(asked, data)
+    divided = {}
+    if isinstance(asked, Grouped):
+        divided = {each.column: encode_cells(each.names) for each in asked.groups.by}
+        asked = asked.asked
+    bounds, names = (
+        dict(data.bounds) | dict(known_bounds(asked)),
+        {**_names(asked, data), **divided},
+    )
     for text in getattr(asked, "attributes", ()):
         attribute = parse_attribute(text)
         if attribute.bounds:
             bounds[attribute.name] = attribute.bounds
-    label, time = (getattr(asked, role, None) for role in ("label", "time"))
+    time = getattr(asked, "time", None)
+    labels = {getattr(asked, role, None) for role in ("label", "event")}
     positive = getattr(asked, "positive", None)
 
     def column(name: str) -> Column:
-        if name == label:
+        if name in labels:
             return _labels(generator.permutation(np.arange(rows) % 2 == 0), positive)
-        if name == time:
+        if name == time and name not in known_bounds(asked):
             return np.ones(rows)  # the column takes whole numbers from 1; any will do
         if name in names:
             return names[name][generator.integers(len(names[name]), size=rows)]

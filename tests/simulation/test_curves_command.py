@@ -103,8 +103,38 @@ def test_running_sums(tally_here: Tally) -> None:
     exact = document(tally_here, *words, "--epsilon", "inf")
     assert exact["estimate"]["y"] == pytest.approx(exact["truth"]["y"], abs=1e-6)
     noisy = document(tally_here, *words, "--epsilon", 1)
-    # Scale 4/ε on each of 8 nodes, from two servers.
-    assert 0 < noisy["error"]["max"] < 20 * np.sqrt(2 * 8 * 2 * 4**2)
+    # Two servers' noise on the blocks, or of scale 4/ε on the 8 nodes above a leaf.
+    assert 0 < noisy["error"]["max"] < 10 * np.sqrt(2 * 60)
+    tree = document(tally_here, *words, "--epsilon", 1, "--strategy", "tree")
+    assert 0 < tree["error"]["max"] < 20 * np.sqrt(2 * 8 * 2 * 4**2)
+    assert "tree" in tree["privacy"]["mechanism"]
+
+
+def test_streams_are_planned(tally_here: Tally) -> None:
+    done = tally_here(
+        *("plan", "running-sum", "--data", "synthetic:stream?n=20", "--steps", 20),
+        *("--stream", "--aggregator", "additive", "--parties", 4),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stream: " in done.stdout
+
+
+def test_many_thresholds_are_told_best_under_gaussian_noise(tally_here: Tally) -> None:
+    words = ("ecdf", "--data", "synthetic:scores?n=500", "--thresholds", 16384, "--smooth", "none")
+    gaussian = document(tally_here, *words, "--noise-law", "gaussian", "--delta", 1e-6)
+    laplace = document(tally_here, *words)
+    assert "square-root" in gaussian["privacy"]["mechanism"]
+    assert "hierarchy" in laplace["privacy"]["mechanism"]
+
+    def width(found: dict[str, Any]) -> float:
+        return float(np.subtract(found["interval"]["high"], found["interval"]["low"]).mean())
+
+    assert width(gaussian) < 0.9 * width(laplace)
+    refused = tally_here(
+        "run", *words[:-1], "2", "--noise-law", "gaussian", "--delta", 1e-6, "--noise", "curator"
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "leave --smooth out" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
@@ -157,10 +159,40 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "does not say that the column label is public",
         ),
         (
+            'grouping_columns = ["sex"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), by=("sex",), groups={"sex": "F"})},
+            "does not allow --where or --by of the column age",
+        ),
+        (
+            "grouping_columns = []",
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "sex = 'F'")},
+            {},
+            "does not allow --where or --by of the column sex",
+        ),
+        (
+            'columns = ["value"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "value > 0.5")},
+            "the column age",
+        ),
+        (
             "weighed_outputs = false",
             {"statistic": Gini(lower=0.0, upper=1.0, outputs="weighed")},
             {"statistic": Gini(lower=0.0, upper=1.0)},
             "no part in pairs whose outputs are weighed",
+        ),
+        (
+            'security = ["covert"]',
+            {"noise": Placement.JOINT},
+            {"noise": Placement.JOINT, "security": "covert?circuits=4"},
+            "the security malicious",
+        ),
+        (
+            'security = ["malicious"]',
+            {"statistic": Gini(lower=0.0, upper=1.0, meet="servers"), "noise": Placement.JOINT},
+            {},
+            "the security semi-honest",
         ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
@@ -192,9 +224,11 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
-        'noise_laws = ["laplace"]\nweighed_outputs = true\ntells_columns = true\n'
+        'noise_laws = ["laplace"]\nweighed_outputs = true\ngrouping_columns = []\n'
+        "tells_columns = true\n"
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
+        'security = ["malicious"]\n'
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
@@ -210,6 +244,17 @@ def test_pairs_are_weighed_only_where_the_party_says_so() -> None:
     assert parse_policy("weighed_outputs = true").refusal(asked) is None
     with pytest.raises(LocalError, match="weighed_outputs is true or false, not 'yes'"):
         parse_policy("weighed_outputs = 'yes'")
+
+
+def test_servers_are_semi_honest_only_where_the_party_says_so() -> None:
+    """Whoever asks chooses `--security`; that must not leave the noise to one server."""
+    asked = a_query(noise=Placement.JOINT, epsilon=Fraction(1), security="semi-honest")
+    assert "does not allow semi-honest servers" in str(DEPLOYED.refusal(asked))
+    assert parse_policy('security = ["semi-honest"]').refusal(asked) is None
+    for level in ("covert", "malicious", ""):
+        assert DEPLOYED.refusal(dataclasses.replace(asked, security=level)) is None
+    with pytest.raises(LocalError, match="security has no 'perfect'"):
+        parse_policy('security = ["perfect"]')
 
 
 def test_a_listed_name_does_not_let_its_options_weaken_it(
