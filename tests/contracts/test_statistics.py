@@ -11,12 +11,15 @@ from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.log_rank import LogRank
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.mean_tests import Anova, TTest
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
@@ -131,6 +134,35 @@ class TestKaplanMeier(WithLabels):
 class TestNelsonAalen(WithLabels):
     __test__ = True
     statistic = NelsonAalen(time="x", event="label", upper=1.0, at=(0.25, 0.5))
+
+
+class TestLogRank(WithLabels):
+    __test__ = True
+    statistic = LogRank(time="x", event="label", upper=1.0, thresholds=3, group="s", groups="0,1")
+
+
+class TestTTest(StatisticContract):
+    statistic = TTest(lower=0.0, upper=1.0)
+
+
+class TestWelch(WithLabels):
+    __test__ = True
+    statistic = TTest(lower=0.0, upper=1.0, group="label", groups="0,1")
+
+
+class TestAnova(WithLabels):
+    __test__ = True
+    statistic = Anova(lower=0.0, upper=1.0, group="label", groups="0,1")
+
+
+class TestCrosstab(WithLabels):
+    __test__ = True
+    statistic = Crosstab(down="label", across="x", down_names="0,1", across_names="0.25,0.5")
+
+
+class TestChiSquare(WithLabels):
+    __test__ = True
+    statistic = ChiSquare(down="label", across="x", down_names="0,1", across_names="0.25,0.5")
 
 
 class TestLinearRegression(StatisticContract):
