@@ -246,6 +246,9 @@ class LogRank(ReadsNames, OfEventTimes):
         grid, released = plan.encoding.grid, release.integers.astype(np.float64)
         released = released + (release.records - released.sum()) / len(released)
         cells = released[:-1].reshape(len(self.names), 2, grid.cells)
+        noise, variance = release.noise, 0.0
+        if noise is not None:
+            variance = float(np.mean(noise.deviations(len(released)) ** 2))
         tables = tuple(
             LifeTable(
                 grid.lower,
@@ -254,15 +257,15 @@ class LogRank(ReadsNames, OfEventTimes):
                 np.maximum(each[0, :-1], 0.0),
                 max(float(each[:, -1].sum()), 0.0),
                 self.method,
-                0.0 if release.noise is None else release.noise.variance,
+                variance,
             )
             for each in cells
         )
         contrast = Contrast(cells, self.method)
-        if release.noise is None:
+        if noise is None:
             test = exact_test(contrast, self.names, tables)
             return Answer(test, None, release.records, foretold=True)
-        statistic, p_value = self._with_noise(contrast, release, release.noise)
+        statistic, p_value = self._with_noise(contrast, release, noise)
         degrees = len(self.names) - 1
         test = test_of(contrast, self.names, tables, statistic, p_value, degrees)
         return release.without_errors(test, INCLUDED)
@@ -273,9 +276,9 @@ class LogRank(ReadsNames, OfEventTimes):
         """The statistic, and the share of draws from the null whose statistic is as large."""
         generator = generator_of(release.values)
         alike = contrast.under_the_null
-        shape = (DRAWS, *alike.shape)
-        drawn = drawn_noise(noise, shape, generator, last=3)
-        drawn -= drawn.mean(axis=(1, 2, 3), keepdims=True)  # the number of records is exact
+        drawn = drawn_noise(noise, (DRAWS, alike.size + 1), generator)
+        drawn -= drawn.mean(axis=1, keepdims=True)  # the number of records is exact
+        drawn = drawn[:, :-1].reshape(DRAWS, *alike.shape)
         of_noise = Contrast(alike + drawn, self.method).excess
         groups = len(self.names) - 1
         sampling = Contrast(alike, self.method).covariance
