@@ -36,6 +36,7 @@ from tallyroom.protocols.statistics.bounded import (
 from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.misbehaviour import (
     HONEST,
@@ -214,12 +215,11 @@ class Federation:
         check_covers(interval)
         whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
-        statistic = self._zoomed(self._named(statistic), whole, unit)
-        if isinstance(statistic, Study):
-            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
-            statistic = statistic.asked_of(self._aggregator.offers)
+        asked, statistic = statistic, self._understood(statistic, whole, options)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            result = self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            more = words_of(self._named(asked), statistic)
+            return dataclasses.replace(result, notes=(*result.notes, *more))
         study, present = statistic, self.holdings
 
         def put(question: StudyQuestion) -> Result:
@@ -250,30 +250,46 @@ class Federation:
         )
         return dataclasses.replace(result, notes=(*result.notes, words))
 
-    def query(
+    def understood(
         self,
-        statistic: Statistic | Study,
+        question: Statistic | Study | str,
         epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
         delta: float = 0.0,
         noise_law: str = LAPLACE,
-    ) -> Query | None:
-        """The query that a question would be, without asking it. None for a study, whose questions
-        follow from answers. Raises `LocalError` for a question that cannot be asked."""
+    ) -> Statistic | Study:
+        """What is put for a question here: itself, or a study that answers it better, or the single
+        question that answers a study. It asks nothing."""
         whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
-        statistic = self._zoomed(statistic, whole, unit)
-        if isinstance(statistic, Study):
-            return None
-        return self._check(self._question(statistic, self._spec, whole, options, ""))
+        return self._understood(question, whole, options)
 
-    def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
-        """A quantile by choices is a study where one choice is not enough."""
-        if not getattr(statistic, "by_max", False):
-            return statistic
-        per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.epsilon, self.holdings.rows, per_unit)
+    def _understood(
+        self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
+    ) -> Statistic | Study:
+        setting = options.setting(self._setting, whole.loss.epsilon)
+        found = settled(self._named(question), setting, self.data.bounds)
+        if not isinstance(found, Study):
+            return found
+        found = found.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+        return found.asked_of(self._aggregator.offers)
+
+    def query(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction = 1.0,
+        noise: str | None = None,
+        unit: str = "record",
+        delta: float = 0.0,
+        noise_law: str = LAPLACE,
+        spec: str | None = None,
+    ) -> Query:
+        """The query that a question would be, without asking it; `spec` is another aggregator than
+        the federation's. Raises `LocalError` for a question that cannot be asked."""
+        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
+        return self._check(self._question(statistic, spec or self._spec, whole, options, ""))
 
     def _ask(
         self,

@@ -5,6 +5,7 @@ for an answer about these records, or the population that the records are a rand
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -106,6 +107,25 @@ class Interval:
     ) -> "Interval":
         """Of the counts that so many records of the population have on average."""
         return cls.sampled(counts, noise, count_deviations(counts, records), span)
+
+    @classmethod
+    def joined(
+        cls, intervals: Sequence["Interval | None"], values: Column, covers: str
+    ) -> "Interval":
+        """Intervals of single values as one of all `values`, widened to hold them. If one of them
+        is not known, none is.
+
+        Precondition: noise was drawn for every value.
+        """
+        known = [each for each in intervals if each is not None]
+        for each in known:
+            if each.unknown:
+                return cls.none(len(values), each.unknown, covers)
+        errors, low, high = (
+            np.concatenate([getattr(each, name) for each in known])
+            for name in ("errors", "low", "high")
+        )
+        return cls(errors, low, high, covers=covers).holding(values)
 
     def holding(self, values: Column) -> "Interval":
         """Widened where it must be to hold these values."""

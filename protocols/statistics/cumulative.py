@@ -33,9 +33,11 @@ SMOOTHINGS = ("monotone", "none", "1", "2")
 SOLVERS = ("interior-point", "cvxopt")
 
 
-def strategy_option(help: str, choices: tuple[str, ...] = tuple(STRATEGIES)) -> Any:
+def strategy_option(
+    help: str, choices: tuple[str, ...] = tuple(STRATEGIES), default: str = "hierarchy"
+) -> Any:
     """The option `--strategy`, which was called `--mechanism` before."""
-    return option("hierarchy", help, choices=choices, former="mechanism")
+    return option(default, help, choices=choices, former="mechanism")
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,10 @@ class Cumulative(BoundedColumn):
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
 
     def _check_smoothing(self) -> None:
-        norms = STRATEGIES[self.strategy].smoothings
+        norms = STRATEGIES[self.curve_name].smoothings
         if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
-                f"the {self.strategy} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                f"the {self.curve_name} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
                 "or --strategy tree"
             )
 
@@ -102,9 +104,14 @@ class Cumulative(BoundedColumn):
         """τ_1 < … < τ_N, as doubles that values are compared with."""
         return self.grid.values
 
+    @property
+    def curve_name(self) -> str:
+        """Which counts get noise, by name."""
+        return self.strategy
+
     @cached_property
     def curve_strategy(self) -> CurveStrategy:
-        return STRATEGIES[self.strategy](self.thresholds)
+        return STRATEGIES[self.curve_name](self.thresholds)
 
     @property
     def encoding(self) -> UpToThresholds:

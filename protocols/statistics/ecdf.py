@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
+from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
@@ -98,20 +99,23 @@ class Quantile(OfQuantiles, Cumulative):
     All quantiles come from one release: many of them cost one ε.
 
     By `max`, two servers choose the cell between two thresholds whose records' ranks come nearest,
-    and tell its middle (report noisy max). Thresholds may lie closer `within` a part of the range,
-    or be `fanned` out from it (`ThresholdGrid`).
+    and tell its middle (report noisy max). By `auto` that is done where it can be and is predicted
+    to err less (`protocols.studies.quantile_zoom`); elsewhere it is a hierarchy. Thresholds may lie
+    closer `within` a part of the range, or be `fanned` out from it (`ThresholdGrid`).
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
     strategy: str = strategy_option(
-        "Which counts get noise; max adds it to scores and tells the quantile alone.",
-        (*STRATEGIES, "max"),
+        "Which counts get noise; max adds it to scores, and two servers choose the quantile. auto "
+        "is max for a few quantiles where two servers can, and a hierarchy elsewhere.",
+        ("auto", *STRATEGIES, "max"),
+        "auto",
     )
     within: tuple[float, ...] = ()
     fanned: bool = False
 
     name: ClassVar[str] = "quantile"
-    strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "max")
+    strategies: ClassVar[tuple[str, ...]] = ("auto", *STRATEGIES, "max")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,6 +141,17 @@ class Quantile(OfQuantiles, Cumulative):
     @property
     def by_max(self) -> bool:
         return self.strategy == "max"
+
+    @property
+    def may_be_chosen(self) -> bool:
+        """Whether nothing that was asked for is of curves alone."""
+        possible = LEAST_IN_PARTS <= self.thresholds <= MAX_CANDIDATES
+        auto = self.strategy == "auto" and (self.smooth, self.randomizer) == ("monotone", AUTO)
+        return possible and (self.by_max or auto)
+
+    @property
+    def curve_name(self) -> str:
+        return AUTO_STRATEGY if self.strategy == "auto" else self.strategy
 
     @cached_property
     def grid(self) -> ThresholdGrid:
@@ -216,6 +231,8 @@ class Quantile(OfQuantiles, Cumulative):
         return self.grid.step / math.sqrt(3)
 
 
+AUTO_STRATEGY = "hierarchy"
+"""Which counts get noise where nobody says."""
 UNITS_OF_A_RANK = units_of_epsilon(1, Moved.ANYHOW)
 """ε·s of the choice of one quantile, under noise of scale s."""
 

@@ -195,9 +195,10 @@ class Pairs(Piloted, Bounded):
         if facts.inside:
             return best_matchings(facts.records, zetas, sensitivity, budget)
         enough = enough_matchings(facts.records, zetas, sensitivity, budget)
-        return min(enough, self._most_automatic(facts.records))
+        return min(enough, self.most_automatic(facts.records))
 
-    def _most_automatic(self, records: int) -> int:
+    def most_automatic(self, records: int) -> int:
+        """The most pairs of a record that `auto` asks for."""
         if self.meet == "parties":
             return MOST_AUTOMATIC
         of_one_matching = max(1, self.kernel.circuit().ands) * (records // 2)

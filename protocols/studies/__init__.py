@@ -33,13 +33,12 @@ BY_OPTION = {"private-bounds": "PrivateBounds", "quantile-zoom": "QuantileZoom"}
 
 if TYPE_CHECKING:
     from tallyroom.protocols.studies.private_bounds import PrivateBounds
-    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom, zoomed
+    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
 else:
     __getattr__ = registry.lazily(
         {
             "PrivateBounds": f"{__name__}.private_bounds",
             "QuantileZoom": f"{__name__}.quantile_zoom",
-            "zoomed": f"{__name__}.quantile_zoom",
         }
     )
 
@@ -55,5 +54,4 @@ __all__ = [
     "studies",
     "study_named",
     "study_names",
-    "zoomed",
 ]
