@@ -20,7 +20,12 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, Randomized
+from tallyroom.protocols.plans.local_pairs import (
+    ExactPairs,
+    FromReports,
+    LabelledScores,
+    Randomized,
+)
 from tallyroom.protocols.plans.pairs import LABELS, KernelColumn
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
@@ -163,6 +168,8 @@ class Auc(Ordered):
                 "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
                 "ask for pairwise --kernel auc"
             )
+        if self.levels == "auto" and (exact := self.exact_pairs(facts)) is not None:
+            return exact
         private, label = self.labels == "private", self.inputs[1]
         bounds, domain = self.bin_bounds(), self._domain(facts.records)
         automatic = self.bins == "auto"
@@ -196,7 +203,7 @@ class Auc(Ordered):
     def read(self, release: Release) -> Answer:
         if not self.by_pairs:
             return self._of_counts.read(release)
-        if isinstance(release.plan, Randomized):
+        if isinstance(release.plan, Randomized) and not isinstance(release.plan, ExactPairs):
             return self._read_scores(release)
         return super().read(release)
 

@@ -12,7 +12,7 @@ from tallyroom.simulation import Federation
 
 HERE = Setting(True, True, False, 2, 2000, 1, Fraction(1))
 BOUNDS = {"score": (0.0, 1.0)}
-ASKED = Auc("score", "label")
+ASKED = Auc(score="score", label="label")
 
 
 def put(where: Setting = HERE, asked: Auc = ASKED, known: bool = True) -> tuple[str, str]:
