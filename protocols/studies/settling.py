@@ -49,8 +49,10 @@ def words_of(asked: Statistic | Study, put: Statistic | Study) -> tuple[str, ...
     """What is said of an answer to a question that was put in another way."""
     if not isinstance(asked, Auc) or not isinstance(put, Auc) or asked.method == put.method:
         return ()
+    if asked.has_set((*ONLY_PAIRS, *ONLY_CURVES)):
+        return ()
     way = "the ROC curve" if put.method == "curve" else f"pairs that {put.meet} compute"
-    return (f"computed from {way}, which is predicted to err least here, or costs far less",)
+    return (f"computed from {way}: --method pairs or curve is another way",)
 
 
 # --- quantiles ---

@@ -50,6 +50,7 @@ def test_the_answer_says_which_way() -> None:
     curve = replace(ASKED, method="curve")
     assert "the ROC curve" in words_of(ASKED, curve)[0]
     assert words_of(curve, curve) == ()
+    assert words_of(replace(ASKED, thresholds=8), replace(curve, thresholds=8)) == ()
 
 
 @pytest.mark.parametrize(("aggregator", "way"), [("fss", "curve"), ("additive", "servers compute")])
