@@ -1,9 +1,12 @@
 """The parties of one host: their records, and what they answer to a query."""
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.parties.patience import Patience, why_not_written
+from tallyroom.protocols.errors import LocalError, NotWritten, PeerError
 from tallyroom.protocols.fingerprints import bound_to_data
 from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query, decode_query
@@ -28,6 +31,8 @@ from tallyroom.storage.party_answers import PartyAnswers, things_told
 if TYPE_CHECKING:
     from tallyroom.parties.consent import Consent
 
+Result = TypeVar("Result")
+
 MOST_REPEATED = 8
 """Runs of pairs whose shares are kept, to be submitted again if asked."""
 
@@ -48,6 +53,8 @@ class PartyBlock(Participant):
         signer: PartySigner | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
+        self.disk_patience: Patience | None = None
+        """What its host has while its disk is full."""
         self._consent = consent
         self.holdings = holdings
         self.signer = signer
@@ -99,7 +106,14 @@ class PartyBlock(Participant):
                 return RefusingParty(query.run, self._answering.ids, reason)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
-        self._begin(message)
+        try:
+            return self._agreed(message, query)
+        except NotWritten as error:
+            return RefusingParty(query.run, self._answering.ids, why_not_written(error))
+
+    def _agreed(self, message: Message, query: Query) -> Machine:
+        """Whatever must be on disk before the first answer is. Raises `NotWritten` otherwise."""
+        self._begin(message, query.deadline)
         if not repeatable(query):
             self._of_pairs[message.run] = []
             for run in list(self._of_pairs)[:-MOST_REPEATED]:
@@ -110,9 +124,23 @@ class PartyBlock(Participant):
             machine = self._answer(query, self._answering)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
-        if self._consent is not None and (reason := self._consent.charge(query)) is not None:
+        if self._consent is None:
+            return machine
+        charge = partial(self._consent.charge, query)
+        if (reason := self._written(query.run, query.deadline, charge)) is not None:
             return RefusingParty(query.run, self._answering.ids, reason)
         return machine
+
+    def _written(self, run: bytes, seconds: float, work: Callable[[], Result]) -> Result:
+        """Raises `NotWritten` if that could not be written in so many seconds."""
+        try:
+            return (
+                work()
+                if self.disk_patience is None
+                else self.disk_patience.write(run, seconds, work)
+            )
+        except OSError as error:
+            raise NotWritten(error.strerror or str(error)) from error
 
     def _objection(self, query: Query) -> str | None:
         if self._consent is None:
@@ -123,20 +151,21 @@ class PartyBlock(Participant):
         randomness = self._randomness.derive(query.stream)
         return party_machine(query, holdings, randomness, self.signer)
 
-    def _begin(self, message: Message) -> None:
+    def _begin(self, message: Message, seconds: float) -> None:
         """Raises `PeerError` if this run was begun with other data, or another query: what servers
         hold of the first sharing would be added to a part of the second."""
         if self._answers is None:
             return
         data = self._randomness.rows("begun", self.holdings.ids, 16).tobytes()
         digest = hashlib.blake2s(data + message.body[0].tobytes()).digest()
+        begin = partial(self._answers.begin, message.run[:NONCE_BYTES], digest)
+        if not self._written(message.run, seconds, begin):
+            reason = (
+                "this run was begun with other data or another query, or is too old: "
+                "nothing is added"
+            )
+            raise PeerError(message.sender, reason)
         try:
-            if not self._answers.begin(message.run[:NONCE_BYTES], digest):
-                reason = (
-                    "this run was begun with other data or another query, or is too old: "
-                    "nothing is added"
-                )
-                raise PeerError(message.sender, reason)
             self._told_before[message.run] = self._answers.told(message.run[:NONCE_BYTES])
         except OSError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
@@ -151,7 +180,7 @@ class PartyBlock(Participant):
         """Shares of pairs are on disk before they are sent: what cannot be repeated is not said."""
         try:
             return super()._carry_out(run, step)
-        except OSError as error:
+        except NotWritten as error:
             self.abandon(run)
             reason = f"cannot keep what is to be said: {error}"
             return Reply(run, refused=[Rejected("store", reason)], finished=Failed(reason))
@@ -171,9 +200,10 @@ class PartyBlock(Participant):
         step = super()._receive(machine, message)
         new = {key: digest for key, digest in told.items() if key not in before}
         if new and not isinstance(step, Rejected):
+            tell = partial(self._answers.tell, message.run[:NONCE_BYTES], new)
             try:
-                self._answers.tell(message.run[:NONCE_BYTES], new)
-            except OSError as error:
+                self._written(message.run, self.deadline_of(message.run), tell)
+            except NotWritten as error:
                 return Failed(f"cannot keep what was told: {error}")
         return step
 
@@ -195,7 +225,8 @@ class PartyBlock(Participant):
         if run in self._of_pairs and to_stations:
             self._of_pairs[run] += to_stations
             if self._answers is not None:
-                self._answers.keep(run, self._of_pairs[run])
+                keep = partial(self._answers.keep, run, self._of_pairs[run])
+                self._written(run, self.deadline_of(run), keep)
 
 
 class Repeating:

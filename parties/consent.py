@@ -4,12 +4,13 @@ import logging
 from pathlib import Path
 
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import Filter, LedgerRefusal
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.served import Served
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ class Consent:
         self._servers = 1
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)
-        self._ledger = Ledger(store and store / LEDGER, Filter(policy.in_all))
+        served = None if store is None else Served(store)
+        self._ledger = Ledger(store and store / LEDGER, Filter(policy.in_all), served)
 
     def joined(self, servers: int) -> None:
         """Notes how many servers the federation has, according to the coordinator. The number can
@@ -39,7 +41,9 @@ class Consent:
         return self._policy.in_federation(self._servers).refusal(query, records)
 
     def charge(self, query: Query) -> str | None:
-        """Writes the cost of the answer durably. If that fails, returns why it must not be given.
+        """Writes the cost of the answer durably. Returns why the answer must not be given, if so.
+
+        Raises `NotWritten` while the ledger cannot be written: it may be tried again.
 
         The full cost of the release is charged, even if the party adds only a share of its noise.
         The charge is identified by everything that shapes the release, not by the run's name alone:
@@ -54,9 +58,6 @@ class Consent:
             log.warning("not answered: %s", error)
             asked = "this question" if query.foreseen(spend) == spend else "this study"
             return f"its ledger has no room for the epsilon or delta of {asked}"
-        except RunFailed as error:
-            log.error("not answered: %s", error)
-            return "its ledger cannot be written"
         except LocalError as error:
             log.error("not answered: %s", error)
             return "its ledger cannot be read"

@@ -50,7 +50,10 @@ Options = dict[str, str]
 Table = PlainTable | TextTable
 
 MOST_SHOWN = 5
-ENCODING_NAMES = {name: name for name in ENCODINGS} | {"cp1252": "windows-1252", "utf8": "utf-8"}
+ENCODING_NAMES = dict(zip(ENCODINGS, ENCODINGS, strict=True)) | {
+    "cp1252": "windows-1252",
+    "utf8": "utf-8",
+}
 
 
 @dataclass(frozen=True)

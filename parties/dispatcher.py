@@ -14,7 +14,7 @@ import numpy as np
 
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.wire.loop import Reply
-from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.protocols.wire.messages import Message
 from tallyroom.protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,9 @@ class Dispatcher:
             return Reply(message.run)
 
     async def _move(self, message: Message) -> Reply:
-        """Runs in a thread: computations between two parties would stall the event loop."""
-        if message.phase in (Phase.PAIRING, Phase.PAIR):
-            outcome = await asyncio.to_thread(self.block.handle, message)
-        else:
-            outcome = self.block.handle(message)
-        return self._sort(outcome)
+        """Runs in a thread: computations between two parties would stall the event loop, and so
+        would waiting for a full disk."""
+        return self._sort(await asyncio.to_thread(self.block.handle, message))
 
     async def _proceed(self, run: bytes) -> Reply:
         async with self._lock:

@@ -29,6 +29,7 @@ from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Role, decode
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import Context, new_server, open_channel, received, stop_serving
+from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import (
     CoordinatorStub,
     PeerServicer,
@@ -42,13 +43,6 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.2
 SEND_SECONDS = 30.0
-AWAY = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-)
-
-
 MOST_LOCATED = 1024
 """How many parties one request may locate: their hosts' certificates must fit into one reply."""
 PROMPT_SECONDS = 1.0
@@ -241,7 +235,7 @@ class Peers(PeerServicer):
                 return
             except grpc.aio.AioRpcError as error:
                 reason = error.details()
-                if error.code() not in AWAY or loop.time() > until:
+                if not may_succeed_later(error) or loop.time() > until:
                     log.error("%s: %s; not delivered", peer.name, reason)
                     return
             log.warning("%s: %s; sending again", peer.name, reason)

@@ -23,11 +23,12 @@ MOST_HEADER = 1 << 16
 MOST_LETTERS = 64
 """The longest cell that is converted together with others."""
 
-_NEWLINE, _POINT, _COMMA = (ord(each) for each in ("\n", POINT, COMMA))
-_DIGIT = np.isin(np.arange(128), [ord(each) for each in "0123456789"])
+_NEWLINE, _POINT, _COMMA = map(ord, ("\n", POINT, COMMA))
+_LETTERS = np.arange(128)
+_DIGIT = np.isin(_LETTERS, list(b"0123456789"))
 _DECIMAL = {
-    mark: np.isin(np.arange(128), [0, *(ord(each) for each in "0123456789+-eE" + mark)])
-    for mark in (POINT, COMMA)
+    POINT: np.isin(_LETTERS, list(b"\x000123456789+-eE.")),
+    COMMA: np.isin(_LETTERS, list(b"\x000123456789+-eE,")),
 }
 
 

@@ -16,9 +16,10 @@ import grpc.aio
 from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import Consent
 from tallyroom.parties.dispatcher import Dispatcher
+from tallyroom.parties.patience import Patience
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.parties.signing import signer_of
-from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.records import Holdings
@@ -31,8 +32,10 @@ from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.channel import open_channel, stop_signal
 from tallyroom.protos.heap import keep_freed_memory
 from tallyroom.protos.identity_files import write_secret
+from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from tallyroom.protos.tasks import Tasks
+from tallyroom.storage.lock import StoreLock
 from tallyroom.storage.party_answers import PartyAnswers
 from tallyroom.storage.store import SECRET
 
@@ -48,7 +51,6 @@ PARTS_IN_FLIGHT = 2
 """How many parts of a large block may be in flight at once."""
 LISTEN_SECONDS = 5.0
 """How long to wait for servers before anything is sent."""
-AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
@@ -83,6 +85,17 @@ def party_randomness(config: PartyConfig) -> Randomness:
     return Randomness(path.read_bytes())
 
 
+def _locked(store: Path | None) -> StoreLock | None:
+    """Called first: two processes on one store would say two things in one run."""
+    if store is None:
+        return None
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        return StoreLock(store)
+    except OSError as error:
+        raise LocalError(f"cannot use {store} as a store: {error.strerror}") from None
+
+
 def party_answers(config: PartyConfig) -> PartyAnswers | None:
     """Called before the secret is drawn. A store that has a secret but no record of earlier answers
     has lost it, or is a copy without it; then every run until now counts as begun."""
@@ -98,12 +111,15 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
         self._config = config
+        self._lock = _locked(config.store)
         self._consent = Consent(config.policy, config.store) if config.policy else None
         answers = party_answers(config)
         randomness = party_randomness(config)
         self._block = make_block(config.holdings, randomness, self._consent, answers)
         if config.seed is None:
             self._block.begun.clock = time.time
+        self._patience = self._block.disk_patience = Patience(self._hindered)
+        self._hindrances: set[tuple[bytes, str]] = set()
         self._version = config.holdings.version(randomness)
         self._block.signer = signer_of(config.credentials)
         self._dispatcher = Dispatcher(self._block, self._post_to_peers, self._carry)
@@ -141,17 +157,21 @@ class PartyHost:
 
     async def run(self) -> None:
         """Serves queries for the lifetime of the process; joins again after a lost connection."""
+        self._loop = asyncio.get_running_loop()
         try:
             while True:
                 await self._serve_once()
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
+            self._patience.stop()
             self._dispatcher.close()
             await self._carrying.close()
             if self._peers is not None:
                 await self._peers.close()
             if self._consent is not None:
                 self._consent.close()
+            if self._lock is not None:
+                self._lock.release()
 
     async def _serve_once(self) -> None:
         shown = self._config.credentials
@@ -329,6 +349,20 @@ class PartyHost:
         except grpc.aio.AioRpcError as error:
             log.error("the coordinator did not accept the accounts: %s", error.details())
 
+    def _hindered(self, run: bytes, reason: str) -> None:
+        """Tells the coordinator once what keeps its parties from answering. Any thread calls it."""
+        if (run, reason) not in self._hindrances:
+            log.error("run %s: %s", run.hex(), reason)
+            self._hindrances = {one for one in self._hindrances if one[0] == run} | {(run, reason)}
+            tell = self._tell_hindrance(pb.Hindrance(run=run, reason=reason))
+            self._loop.call_soon_threadsafe(self._carrying.spawn, tell)
+
+    async def _tell_hindrance(self, hindrance: pb.Hindrance) -> None:
+        try:
+            await CoordinatorStub(self._coordinator).Hinder(hindrance, timeout=SEND_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.warning("the coordinator did not hear it: %s", error.details())
+
     def _station(self, message: Message) -> MessagesStub:
         if message.receiver_role is Role.COORDINATOR:
             return MessagesStub(self._coordinator)
@@ -356,7 +390,7 @@ class PartyHost:
                     if _is_cancelled():
                         raise
                 except grpc.aio.AioRpcError as error:
-                    if error.code() not in AWAY or clock() > deadline:
+                    if not may_succeed_later(error) or clock() > deadline:
                         raise
                     log.warning("%s: %s; sending again", message.receiver, error.details())
                     await asyncio.sleep(0.2)

@@ -57,6 +57,11 @@ class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
     """A run that cannot finish: too many dropouts, a dead server, a refused spend."""
 
 
+class NotWritten(RunFailed):
+    """What guards a release cannot be written, or read, just now. Nothing was released, and it may
+    be tried again."""
+
+
 class AnswerRefused(RunFailed):
     """An answer came, but it is not proved to answer the question that was asked."""
 

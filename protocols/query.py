@@ -13,11 +13,18 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.loss import MAX_TEXT, NO_LOSS, PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import (
+    MAX_TEXT,
+    NO_LOSS,
+    PrivacyLoss,
+    parse_epsilon,
+    parse_rho,
+)
 from tallyroom.protocols.privacy.mechanisms import (
     LAPLACE,
     Placement,
     enough_shares,
+    honest_servers,
     laplace_scale,
 )
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
@@ -58,14 +65,17 @@ _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 for one release. Every other field is part of what a release is, without a word."""
 
 
-SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE}
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "rho": ""}
 """Fields of a query, and of a question, that are left out of it where they are as here."""
 
 
 def chosen(asked: object) -> dict[str, Any]:
     """Those of `SAID_IF_CHOSEN` that somebody chose."""
-    found = {name: getattr(asked, name) for name in SAID_IF_CHOSEN}
-    return {name: value for name, value in found.items() if value != SAID_IF_CHOSEN[name]}
+    found = {}
+    for name, unsaid in SAID_IF_CHOSEN.items():
+        if (value := getattr(asked, name)) != unsaid:
+            found[name] = value
+    return found
 
 
 def of_the_release(each: Field[Any]) -> bool:
@@ -89,7 +99,7 @@ def check_later(epsilon: Fraction | None, later: PrivacyLoss) -> None:
         raise LocalError("what a study spends later is bounded, with a delta below 1")
     if epsilon is None and not later.nothing:
         raise LocalError("a study without noise has nothing to spend later")
-    encode_later(later)  # which too many digits prevent
+    later.encode()  # which too many digits prevent
 
 
 def encode_later(later: PrivacyLoss) -> dict[str, object]:
@@ -99,7 +109,7 @@ def encode_later(later: PrivacyLoss) -> dict[str, object]:
 
 def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
     """Takes those fields out of an encoding. Raises `LocalError`."""
-    told = any(name.startswith("later_") for name in fields)
+    told = fields.keys() & {"later_epsilon", "later_rho", "later_delta"}
     return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
 
 
@@ -116,6 +126,9 @@ class Query:
 
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
     and with other noise. `law` names the law of the noise (`NoiseLaw`).
+
+    `rho` is the exact text of what is granted where that is said in ρ, else empty. Then `epsilon`
+    is what plans go by (`PrivacyLoss.as_epsilon`), and nothing is granted in ε.
 
     `later` is what the questions of the same study may spend after this one. A keeper of a ledger
     takes no part in a study that its cap cannot hold to the end (`foreseen`). They are charged when
@@ -140,6 +153,7 @@ class Query:
     asking: str = field(default="", metadata=_OF_THE_ASKING)
     honest: int = 0
     law: str = LAPLACE
+    rho: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -214,6 +228,8 @@ class Query:
     def _check_law(self) -> None:
         """Raises `LocalError` where noise of the law cannot be drawn."""
         law = noise_law_named(self.law)
+        if self.rho:
+            self._check_rho()
         if self.law == LAPLACE:
             return
         if not self.plan.any_law:
@@ -232,6 +248,31 @@ class Query:
                 f"noise of the law {self.law} is not drawn in shares, as {self.noise} noise is: "
                 "take --noise each-server or curator"
             )
+
+    def _check_rho(self) -> None:
+        if self.law == LAPLACE:
+            raise LocalError(
+                f"{LAPLACE} noise is asked for in epsilon, not in rho: take --epsilon, or "
+                "--noise-law gaussian"
+            )
+        if self.delta:
+            raise LocalError("rho is granted without delta: leave one of them out")
+        if str(parse_rho(self.rho)) != self.rho or self.granted.as_epsilon != self.epsilon:
+            raise LocalError(f"rho {self.rho} and epsilon {self.epsilon} do not go together")
+
+    @property
+    def granted(self) -> PrivacyLoss:
+        """The most that a release may cost."""
+        if self.rho:
+            return PrivacyLoss.concentrated(Fraction(self.rho))
+        return PrivacyLoss.of(self.epsilon, self.delta)
+
+    @property
+    def drawn_in(self) -> int:
+        """Of how many shares a noise is the sum; 1 where one draws it whole."""
+        if self.noise is Placement.PARTIES:
+            return enough_shares(self.parties)
+        return honest_servers(self.servers, self.honest) if self.noise is Placement.SHARED else 1
 
     @cached_property
     def run(self) -> bytes:
@@ -253,6 +294,7 @@ class Query:
             honest=self.honest,
             seed=hashlib.blake2s(self.nonce, person=b"matching").digest(),
             offers=offers_of(self.aggregator),
+            law=self.law,
         )
 
     @cached_property
@@ -275,16 +317,13 @@ class Query:
         """What ε is for. Where no party has more than one record, the two units are one."""
         return Adjacency.of(self.plan, self.statistic.columns, self.records_per_unit > 1)
 
-    @property
-    def units(self) -> int:
-        """How many units of privacy there are: records, or parties where the unit is a party."""
-        return self.records if self.records_per_unit == 1 else self.parties
-
     def check_delta(self, delta: float) -> None:
-        """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
-        if delta * self.units >= 1:
+        """Raises `LocalError` for a δ that lets a mechanism publish outright one of the units of
+        privacy, which are records, or parties where the unit is a party."""
+        units = self.records if self.records_per_unit == 1 else self.parties
+        if delta * units >= 1:
             raise LocalError(
-                f"delta {delta:g} is not below one in {self.units}, the number of records or "
+                f"delta {delta:g} is not below one in {units}, the number of records or "
                 "parties that are protected: it would allow publishing one of them"
             )
 
@@ -300,8 +339,9 @@ class Query:
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
             return None
-        granted = PrivacyLoss.of(self.epsilon, self.delta)
-        found = noise_law_named(self.law).calibrated(granted, self.sensitivity)
+        granted = self.granted
+        law = noise_law_named(self.law)
+        found = law.calibrated(granted, self.sensitivity, self.drawn_in)
         if not found.loss(self.sensitivity) <= granted:
             raise LocalError(f"noise of the law {self.law} costs more than {granted}")
         return found
@@ -309,11 +349,26 @@ class Query:
     @property
     def loss(self) -> PrivacyLoss:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
-        that are not exact; of another law, what it says."""
-        if self.mechanism is None or self.law == LAPLACE:
-            return PrivacyLoss.of(self.epsilon, self.sampler_delta)
-        stated = self.mechanism.loss(self.sensitivity)
-        return stated if stated.rho is None else stated.at(self.delta)
+        that are not exact; of another law, what it says, but where it speaks of ρ and (ε, δ) were
+        granted, these: it is calibrated to them."""
+        if self.epsilon is None or self.mechanism is None:
+            return PrivacyLoss.of(self.epsilon)
+        if self.law != LAPLACE:
+            stated = self.mechanism.loss(self.sensitivity)
+            return stated if stated.rho is None else self.granted
+        if self.joint_noise is not None:
+            delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        else:
+            delta = self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+        return PrivacyLoss.of(self.epsilon, delta)
+
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        """What a release costs in ρ, as its law says, with the δ of samplers."""
+        if self.mechanism is None or not self.plan.any_law:
+            return self.loss.as_concentrated()
+        stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
+        return stated + PrivacyLoss(Fraction(0), self.loss.delta) if self.law == LAPLACE else stated
 
     @property
     def released(self) -> int:
@@ -363,20 +418,6 @@ class Query:
         return noise
 
     @property
-    def numeric_delta(self) -> float:
-        """The δ that a release costs."""
-        return float(self.loss.delta)
-
-    @property
-    def sampler_delta(self) -> float:
-        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-        if self.epsilon is None or self.mechanism is None:
-            return 0.0
-        if self.joint_noise is not None:
-            return self.joint_noise.delta(self.epsilon, self.plan.noises)
-        return self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
-
-    @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
         return Spend(self.data, self.run.hex(), self.loss)
@@ -390,9 +431,12 @@ class Query:
     def release(self) -> tuple[object, ...]:
         """All that decides what is released, beside the statistic: every field that is not of the
         asking alone, but for those of `SAID_IF_CHOSEN` that nobody chose."""
-        kept = [each.name for each in fields(self) if of_the_release(each)]
-        unsaid = SAID_IF_CHOSEN.keys() - chosen(self).keys()
-        return tuple(getattr(self, name) for name in kept if name not in {"statistic", *unsaid})
+        left_out = {"statistic", *(SAID_IF_CHOSEN.keys() - chosen(self).keys())}
+        told = []
+        for each in fields(self):
+            if of_the_release(each) and each.name not in left_out:
+                told.append(getattr(self, each.name))
+        return tuple(told)
 
     @property
     def stream(self) -> str:
@@ -453,14 +497,16 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
     try:
         fields = json.loads(data)
         statistic = statistic_named(fields.pop("statistic"))
-        query = Query(
-            nonce=nonce,
-            statistic=statistic.from_parameters(fields.pop("parameters")),
-            epsilon=parse_epsilon(fields.pop("epsilon")),
-            noise=Placement(fields.pop("noise")),
-            later=decode_later(fields),
-            **{key: _typed(key, value) for key, value in fields.items()},
-        )
+        parsed: dict[str, Any] = {
+            "statistic": statistic.from_parameters(fields.pop("parameters")),
+            "epsilon": parse_epsilon(fields.pop("epsilon")),
+            "noise": Placement(fields.pop("noise")),
+            "later": decode_later(fields),
+        }
+        for key, value in fields.items():
+            if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
+                raise TypeError(f"{key} cannot be {value!r}")
+        query = Query(nonce=nonce, **parsed, **fields)
     except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
@@ -475,10 +521,5 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "deadline": (int, float),
     "delta": (int, float),
     "law": str,
+    "rho": str,
 }
-
-
-def _typed(key: str, value: object) -> Any:
-    if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
-        raise TypeError(f"{key} cannot be {value!r}")
-    return value

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from typing import Any
 
 from tallyroom.protocols.errors import LocalError
@@ -23,6 +24,8 @@ STUDIES = "tallyroom.studies"
 KERNELS = "tallyroom.kernels"
 NOISE_LAWS = "tallyroom.noise_laws"
 RUNTIMES = "tallyroom.runtimes"
+FIGURES = "tallyroom.figures"
+"""Figures of other packages; `simulation.reproduce.registry` lists those that are bundled."""
 
 KINDS: Mapping[str, str] = {
     AGGREGATORS: "aggregator",
@@ -32,18 +35,19 @@ KINDS: Mapping[str, str] = {
     KERNELS: "kernel",
     NOISE_LAWS: "noise law",
     RUNTIMES: "runtime",
+    FIGURES: "figure",
 }
 """The word for an entry of each group, in messages."""
 
 
-def lazily(homes: Mapping[str, str]) -> Callable[[str], object]:
-    """A package's `__getattr__` (PEP 562) for names whose modules are loaded when they are used:
-    what takes long to load must not slow down those who do not need it."""
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """A package's `__getattr__` (PEP 562) for names whose modules, `homes`, are loaded when they
+    are used: what takes long to load must not slow down those who do not need it."""
 
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"there is no {name!r} in this package")
-        found: object = getattr(import_module(homes[name]), name)
+        found: object = getattr(import_module(f"{package}.{homes[name]}"), name)
         return found
 
     return find
@@ -52,8 +56,8 @@ def lazily(homes: Mapping[str, str]) -> Callable[[str], object]:
 @cache
 def registered(group: str) -> Mapping[str, EntryPoint]:
     """The entries of a group by name, in alphabetical order. Does not load them."""
-    found = {entry.name: entry for entry in entry_points(group=group)}
-    return dict(sorted(found.items()))
+    found = entry_points(group=group)
+    return dict(sorted(zip(map(attrgetter("name"), found), found, strict=True)))
 
 
 def named(group: str, name: str) -> Any:

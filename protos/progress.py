@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.run.party_states import MOST_SHOWN, PartyProgress
-from tallyroom.protocols.wire.messages import Role
-from tallyroom.protocols.wire.meter import Meter, Tally, tallies_by_link
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Bill, Meter, Tally
 from tallyroom.protos import tally_pb2 as pb
 
 LABELS = frozenset(f"{sender.label}->{receiver.label}" for sender in Role for receiver in Role)
@@ -43,12 +43,13 @@ def status_to_wire(meter: Meter | None, parties: int) -> pb.RunStatus:
     """What a station metered so far of a run among so many parties."""
     if meter is None:
         return pb.RunStatus()
-    received = meter.submissions()
+    bill = Bill([meter], parties)
+    submitted = bill.by_phase().get(Phase.SUBMIT.label, Tally())
     shown = meter.submitted(min(parties, MOST_SHOWN))
     return pb.RunStatus(
-        submissions=sum(int(account.messages.sum()) for account in received),
-        bytes=sum(int(account.bytes.sum()) for account in received),
-        links=links_to_wire(tallies_by_link([meter])),
+        submissions=submitted.messages,
+        bytes=submitted.bytes,
+        links=links_to_wire(bill.by_link()),
         submitted=np.packbits(shown).tobytes(),
     )
 

@@ -224,6 +224,14 @@ class AccountReport(_message.Message):
     relayed: bool
     def __init__(self, run: _Optional[bytes] = ..., accounts: _Optional[_Union[AccountList, _Mapping]] = ..., relayed: _Optional[bool] = ...) -> None: ...
 
+class Hindrance(_message.Message):
+    __slots__ = ("run", "reason")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    reason: str
+    def __init__(self, run: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class Envelope(_message.Message):
     __slots__ = ("first", "last", "key", "sealed")
     FIRST_FIELD_NUMBER: _ClassVar[int]

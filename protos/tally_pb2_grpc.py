@@ -367,6 +367,11 @@ class CoordinatorStub:
                 request_serializer=tallyroom_dot_protos_dot_tally__pb2.AccountReport.SerializeToString,
                 response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
+        self.Hinder = channel.unary_unary(
+                '/tallyroom.Coordinator/Hinder',
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Hindrance.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -422,6 +427,13 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Hinder(self, request, context):
+        """A party host says what keeps its parties from answering yet, such as a full disk.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -458,6 +470,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
                     request_deserializer=tallyroom_dot_protos_dot_tally__pb2.AccountReport.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
+            ),
+            'Hinder': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hinder,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Hindrance.FromString,
                     response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
@@ -650,6 +667,33 @@ class Coordinator:
             target,
             '/tallyroom.Coordinator/Report',
             tallyroom_dot_protos_dot_tally__pb2.AccountReport.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hinder(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Coordinator/Hinder',
+            tallyroom_dot_protos_dot_tally__pb2.Hindrance.SerializeToString,
             tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,

@@ -9,7 +9,7 @@ import numpy as np
 from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Bulk, Memory
-from tallyroom.protocols.errors import LocalError, PeerError, TallyError
+from tallyroom.protocols.errors import LocalError, NotWritten, PeerError, TallyError
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 from tallyroom.protocols.query import decode_query
@@ -89,6 +89,8 @@ class AggregationServer(Participant):
                 # noise (`Query.stream`): a nonce is released once.
                 raise LocalError(f"run {query.nonce.hex()} was released before")
             self._ledger.check(query.foreseen(spend))
+        except NotWritten:
+            raise  # nothing is refused: it can be asked again
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

@@ -393,7 +393,8 @@ class Coordinator(EvidenceKeeper):
     def is_releasing(self, run: bytes) -> bool:
         """Whether servers were told to release: then ε may be spent, and the answer is due."""
         machine = self._machines.get(run)
-        return isinstance(machine, Collector) and machine.releases
+        unpaid = bool(self.unpaid(run))
+        return isinstance(machine, Collector) and (machine.releases or unpaid)
 
     def awaited_servers(self, run: bytes) -> list[int]:
         machine = self._machines.get(run)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.privacy.ledger import Composition, Filter
 from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.protocols.wire.meter import Tally, tallies_by_link
+from tallyroom.protocols.wire.meter import Bill, Tally
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import Context, caller
 from tallyroom.protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
@@ -36,8 +38,9 @@ from tallyroom.servers.server_link import ServerLink
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.certificates import Certificates
 from tallyroom.storage.journal import Journal
-from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.store import Store
+
+log = logging.getLogger(__name__)
 
 MAX_KEY = 200
 
@@ -66,8 +69,8 @@ class CoordinatorService(PeerDirectory):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(
-            self._store.ledger, Filter.of(config.cap, config.cap_delta, config.composition)
+        self._ledger = self._store.open_ledger(
+            Filter.of(config.cap, config.cap_delta, config.composition)
         )
         self.coordinator = Coordinator(
             len(config.servers),
@@ -123,6 +126,7 @@ class CoordinatorService(PeerDirectory):
         )
 
     async def close(self) -> None:
+        await self.post.stop()
         await self.runs.close()
         await self.dispatch.close()
         for server in self.servers:
@@ -170,6 +174,18 @@ class CoordinatorService(PeerDirectory):
             ids = ids[ids < self._config.parties]
             self.coordinator.leave(ids)
             self.dispatch.lose_parties()
+
+    async def Hinder(self, request: pb.Hindrance, context: Context) -> pb.Receipt:  # noqa: N802
+        identity = await caller(context)
+        if identity.role is not Role.PARTY:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a party host is hindered")
+        short = 0 < len(request.reason.encode()) <= MAX_REASON_BYTES
+        if not short or not request.reason.isprintable():
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a reason is one printable line")
+        if (run := self.runs.live.of(request.run)) is not None:
+            log.warning("%s: %s", identity.name, request.reason)
+            run.hinder(identity.name, request.reason)
+        return pb.Receipt()
 
     def is_running(self, run: bytes) -> bool:
         found = self.runs.live.of(run)
@@ -278,7 +294,7 @@ class CoordinatorService(PeerDirectory):
         if not any(status.links for status in statuses):
             return {}
         ours = self.coordinator.meters.get(run)
-        own = tallies_by_link([] if ours is None else [ours])
+        own = Bill([] if ours is None else [ours], 0).by_link()
         return added([own, *(links_from_wire(status.links) for status in statuses)])
 
     def _states(self, run: Run, statuses: Sequence[pb.RunStatus]) -> bytes:

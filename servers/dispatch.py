@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.errors import NotWritten, PeerError
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -55,6 +55,8 @@ class Dispatch:
         run = self._live.of(outcome.run)
         if run is None:
             return
+        if outcome.unpaid:
+            self._post.pay_later(outcome)
         for side_by_side, group in itertools.groupby(outcome.messages, _is_work):
             messages = list(group)
             if side_by_side and not run.ended.done():
@@ -130,8 +132,8 @@ class Dispatch:
                 reason = f"is gone: {error.details()}"
             except PeerError as error:
                 reason = f"is refused: {error.reason}"
-            except OSError as error:  # the server repeats it when the connection is back
-                reason = f"sent something that cannot be stored: {error.strerror or error}"
+            except (OSError, NotWritten) as error:  # it is repeated when the connection is back
+                reason = f"sent something that cannot be stored: {error}"
             server.away = reason
             log.warning("%s %s", server.name, reason)
             if not self._durable:

@@ -8,12 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import grpc
 import numpy as np
 
+from tallyroom.protocols.errors import NotWritten
 from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.party_states import MOST_SHOWN
@@ -33,7 +34,9 @@ log = logging.getLogger(__name__)
 CERTIFICATE = "certificate-bin"
 """The metadata key under which a server sends its certificate before its first message."""
 RETRY_SECONDS = 1.0
-"""How long to wait for room on a full disk."""
+"""How long to wait for room on a full disk, or for a ledger that another process holds."""
+STOP_SECONDS = 2.0
+"""How long a process that is told to stop may still compute."""
 MOST_WAITING = 1000
 """How many messages may wait for a party: one that never reads must not fill the memory."""
 MOST_LISTED = 10_000
@@ -98,6 +101,8 @@ class MessageService(MessagesServicer):
         # would wait for ever.
         self._tasks = Tasks()
         self._timers: dict[bytes, asyncio.Task[None]] = {}
+        self._paying: set[bytes] = set()
+        participant.patient = journal is not None
         self._cpu_seconds: dict[bytes, float] = {}
         self._prepare_cpu_seconds: dict[bytes, float] = {}
         self.certificate = b""
@@ -110,8 +115,8 @@ class MessageService(MessagesServicer):
         """Takes one message at a time, off the event loop: merging shares may take a while.
 
         An acknowledged message is in the journal. A message that was refused as a whole is not, and
-        a repeated one is there once. Raises `OSError` if it cannot be stored: then it was not
-        accepted, and may be sent again.
+        a repeated one is there once. Raises `OSError` or `NotWritten` if it cannot be stored: then
+        it was not accepted, and may be sent again.
         """
         return await self._tasks.finish(self._take(message, data))
 
@@ -142,8 +147,9 @@ class MessageService(MessagesServicer):
             if superseded or not self.participant.is_open(run):
                 return Reply(run)
             with self._written(run, Kind.EXPIRE, b"") as keep:
-                outcome = self._timed(run, partial(self.participant.expire, run))
-                if outcome.messages:
+                expire = partial(self.participant.expire, run)
+                outcome = await asyncio.to_thread(self._timed, run, expire)
+                if outcome.messages or outcome.unpaid:
                     keep()
         return await self._carry_on(outcome)
 
@@ -174,11 +180,35 @@ class MessageService(MessagesServicer):
                 self.journal.retract(run, begin)
 
     async def _carry_on(self, outcome: Reply) -> Reply:
-        if self.journal:
-            await self.journal.commit()
+        """The participant has moved on: what it says is carried as soon as the disk has room."""
+        while self.journal:
+            try:
+                await self.journal.commit()
+                break
+            except OSError as error:
+                log.error("cannot write the journal: %s; trying again", error)
+                await asyncio.sleep(RETRY_SECONDS)
         self.watch_deadline(outcome.run)
+        if outcome.unpaid:
+            self.pay_later(outcome)
         await self._carry(outcome)
         return outcome
+
+    def pay_later(self, outcome: Reply) -> None:
+        """Pays for an unpaid step as soon as the ledger can be written, past any deadline."""
+        if outcome.run not in self._paying:
+            log.error("run %s waits: %s", outcome.run.hex(), outcome.unpaid)
+            self._paying.add(outcome.run)
+            self._tasks.spawn(self._pay(outcome.run))
+
+    async def _pay(self, run: bytes) -> None:
+        outcome = Reply(run, unpaid=self.participant.unpaid(run))
+        while outcome.unpaid:
+            await asyncio.sleep(RETRY_SECONDS)
+            async with self.lock:
+                outcome = await asyncio.to_thread(self.participant.pay, run)
+        self._paying.discard(run)
+        await self._carry_on(outcome)
 
     async def give_up(self, run: bytes, reason: str) -> None:
         """Ends a run that cannot go on here, and tells the coordinator. This is not journaled:
@@ -188,19 +218,34 @@ class MessageService(MessagesServicer):
         await self._carry_on(outcome)
 
     def replay(self, run: bytes, records: Iterable[Record]) -> list[Reply]:
-        """Replays the journal to a new participant and returns its answers, to be carried."""
+        """Replays the journal to a new participant and returns its answers, to be carried.
+
+        Waits while the ledger cannot be read: nothing may be begun in ignorance of it.
+        """
         outcomes = []
         self.participant.replaying = True
         try:
             for kind, data in records:
-                if kind in (Kind.MESSAGE, Kind.ASK):
-                    outcomes.append(self.participant.handle(decode(data, "journal")))
-                elif kind is Kind.EXPIRE:
-                    outcomes.append(self.participant.expire(run))
+                while True:
+                    try:
+                        outcomes += self._replayed(run, kind, data)
+                        break
+                    except NotWritten as error:
+                        log.error("cannot resume run %s: %s; trying again", run.hex(), error)
+                        time.sleep(RETRY_SECONDS)
+                        outcomes.append(self.participant.pay(run))
         finally:
             self.participant.replaying = False
         self.watch_deadline(run)
+        for outcome in outcomes:
+            if outcome.unpaid:
+                self.pay_later(outcome)
         return outcomes
+
+    def _replayed(self, run: bytes, kind: Kind, data: bytes) -> list[Reply]:
+        if kind in (Kind.MESSAGE, Kind.ASK):
+            return [self.participant.handle(decode(data, "journal"))]
+        return [self.participant.expire(run)] if kind is Kind.EXPIRE else []
 
     async def forget(self, run: bytes) -> None:
         """Drops a run for good. Raises `OSError` if that cannot be recorded."""
@@ -227,6 +272,12 @@ class MessageService(MessagesServicer):
         if (timer := self._timers.pop(run, None)) is not None:
             timer.cancel()
 
+    async def stop(self) -> None:
+        """Finishes what is in hand, if that does not take long, and takes on nothing any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.lock.acquire()
+
     def close(self) -> None:
         if self.journal:
             self.journal.close()
@@ -242,9 +293,10 @@ class MessageService(MessagesServicer):
             return await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
         try:
             outcome = await self.deliver(message, data)
-        except OSError as error:
+        except (OSError, NotWritten) as error:
             log.error("not accepted: %s", error)
-            reason = f"cannot store a submission: {error.strerror or error}"
+            words = error.strerror if isinstance(error, OSError) else None
+            reason = f"cannot store a submission: {words or error}"
             return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         for refusal in outcome.refused:
             log.warning("refused %s: %s", refusal.sender, refusal.reason)
@@ -336,7 +388,7 @@ class MessageService(MessagesServicer):
                 try:
                     await self._tasks.finish(self._expire(run, asyncio.current_task()))
                     return
-                except OSError as error:
+                except (OSError, NotWritten) as error:
                     log.error("cannot record that a deadline passed: %s; trying again", error)
                     await asyncio.sleep(RETRY_SECONDS)
 

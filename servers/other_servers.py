@@ -21,6 +21,7 @@ from tallyroom.protocols.query import MAX_SERVERS
 from tallyroom.protocols.wire.messages import Message, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_channel
+from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import MessagesStub
 from tallyroom.protos.tasks import Tasks
 from tallyroom.servers.hosts import MAX_ADDRESS
@@ -89,10 +90,7 @@ class OtherServers:
             try:
                 receipt = await (await self._line(index)).Send(parcel, timeout=CALL_SECONDS)
             except grpc.aio.AioRpcError as error:
-                if error.code() in (
-                    grpc.StatusCode.PERMISSION_DENIED,
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                ):
+                if not may_succeed_later(error):
                     await self._end(message, f"{message.receiver} refused: {error.details()}")
                     return
                 log.info("%s: %s; sending again", message.receiver, error.details())

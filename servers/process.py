@@ -25,7 +25,6 @@ from tallyroom.servers.other_servers import OtherServers
 from tallyroom.servers.revocation import Revocations, RevocationService, Screen
 from tallyroom.storage.bulk import FileBulk
 from tallyroom.storage.journal import Journal
-from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.store import Store
 
 Ready = Callable[[int], None]
@@ -52,7 +51,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     """Serves until the process is stopped. With a store it resumes where it was killed."""
     keep_freed_memory()
     store = Store(config.store)
-    ledger = Ledger(store.ledger, Filter.of(config.cap, config.cap_delta, config.composition))
+    ledger = store.open_ledger(Filter.of(config.cap, config.cap_delta, config.composition))
     known = store.has_secret
     randomness = store.randomness(config.seed, f"server-{config.index}")
     journal = Journal(store.folder / "runs") if store.durable else None
@@ -102,6 +101,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
                 ready(port)
                 await stop_signal()
     finally:
+        await post.stop()
         await others.close()
         post.close()
         ledger.close()

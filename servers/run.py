@@ -12,6 +12,8 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protos import tally_pb2 as pb
 
+MOST_HINDRANCES = 100
+
 
 @dataclass
 class Run:
@@ -20,6 +22,7 @@ class Run:
 
     `ended` says how the machines ended, and `over` what the analyst is told once that is stored.
     `asked` is done once all servers know the run and the parties have been asked.
+    `hindrances` says what kept party hosts from answering, by their names.
     `stalled` says why an answer that is already paid for has not arrived yet.
     """
 
@@ -33,6 +36,7 @@ class Run:
     phase: str = "submit"
     asked: asyncio.Future[None] = field(default_factory=asyncio.Future)
     stalled: str = ""
+    hindrances: dict[str, str] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
     released: float = 0.0
     finished: float = 0.0
@@ -41,6 +45,17 @@ class Run:
     def asks_again(self) -> bool:
         """Whether it asks a stored tree again, under that run's name: parties take no part."""
         return self.run != self.query.run
+
+    def hinder(self, host: str, reason: str) -> None:
+        if host in self.hindrances or len(self.hindrances) < MOST_HINDRANCES:
+            self.hindrances[host] = reason
+
+    @property
+    def hindered(self) -> str:
+        """Who was hindered and how, in one line."""
+        shown = [f"{host}: {reason}" for host, reason in list(self.hindrances.items())[:5]]
+        more = len(self.hindrances) - len(shown)
+        return "; ".join([*shown, f"{more} more are hindered"] if more else shown)
 
     def ask(self) -> None:
         if not self.asked.done():

@@ -15,7 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from tallyroom.protocols.aggregation.contract import Records, Total
-from tallyroom.protocols.errors import RunFailed, TallyError
+from tallyroom.protocols.errors import NotWritten, RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.run.machines import stages
 from tallyroom.protocols.run.participant import Clock, next_time
@@ -222,13 +222,19 @@ class Runs:
             if run.ended.done():
                 return
             if self._durable and self._coordinator.is_releasing(run.run):
-                awaited = self._coordinator.awaited_servers(run.run)
-                names = ", ".join(Role.SERVER.named(server) for server in awaited)
-                run.stalled = f"{names} did not release in time; the answer is kept once it arrives"
+                run.stalled = f"{self._late(run.run)}; the answer is kept once it arrives"
                 continue
             await self._dispatch.lose_those_away(run.run)
-            with contextlib.suppress(OSError):  # tried again at the next check
+            with contextlib.suppress(OSError, NotWritten):  # tried again at the next check
                 await self._post.expire(run.run)
+
+    def _late(self, run: bytes) -> str:
+        """Who keeps an answer that is paid for from arriving."""
+        if reason := self._coordinator.unpaid(run):
+            return f"the coordinator has not written what it costs: {reason}"
+        awaited = self._coordinator.awaited_servers(run)
+        names = ", ".join(Role.SERVER.named(server) for server in awaited)
+        return f"{names} did not release in time"
 
     async def _finish(self, run: Run) -> None:
         finished = await run.ended
@@ -237,6 +243,7 @@ class Runs:
                 answer = await self._answer(run, finished)
                 events = [*self._shares(finished), pb.Event(answer=answer)]
             case Failed(reason):
+                reason = "; ".join(filter(None, (reason, run.hindered)))
                 events = [pb.Event(failure=pb.Failure(reason=reason))]
         kept = run.kept(events)
         while not await self._keep(run.name, kept):

@@ -22,18 +22,13 @@ from tallyroom.protos.accounts import (
 from tallyroom.protos.channel import open_blocking_channel
 from tallyroom.protos.evidence import EvidenceReader
 from tallyroom.protos.progress import links_from_wire, states_from_wire
+from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
 from tallyroom.simulation.runtimes.contract import Opened, Progress, Report
 
 PATIENCE_SECONDS = 60.0
 """How long a coordinator is waited for that is away."""
 CANCEL_SECONDS = 10.0
-FINAL = (
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.UNIMPLEMENTED,
-)
 
 
 class Analyst:
@@ -60,7 +55,7 @@ class Analyst:
                 )
                 break
             except grpc.RpcError as error:
-                if error.code() in FINAL or time.monotonic() > until:
+                if not may_succeed_later(error) or time.monotonic() > until:
                     reason = f"the coordinator does not answer: {error.details()}"
                     raise RunFailed(reason) from None
             time.sleep(0.2)
@@ -98,7 +93,7 @@ class Analyst:
                     yield event
                 return
             except grpc.RpcError as error:
-                if error.code() in FINAL:
+                if not may_succeed_later(error):
                     raise RunFailed(f"the coordinator refuses: {error.details()}") from None
                 gone = f"the coordinator is gone: {error.details()}"
             finally:

@@ -10,7 +10,7 @@ from typing import Self
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import Interrupted, LocalError
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
@@ -68,7 +68,7 @@ class Deployment:
         if not isinstance(asked, Quantile | Auc):
             return asked
         there = self._setting(self._analyst.describe(options.deadline))
-        return settled(asked, options.setting(there, whole.loss.epsilon), {})
+        return settled(asked, options.setting(there, whole.loss), {})
 
     def run(
         self,
@@ -96,7 +96,7 @@ class Deployment:
         `Federation.run`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         wanted, statistic = statistic, self._puts(statistic, whole, options)
         if not isinstance(statistic, Study):

@@ -167,7 +167,8 @@ class Federation:
         if isinstance(question, Study):
             return self._aggregator
         statistic = self._as_asked(question, self._aggregator)
-        return self._setting.settled(self._spec, statistic)
+        query = self._setting.query(self._spec, statistic)
+        return self._aggregator if query is None else aggregator_named(query.aggregator)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
@@ -206,6 +207,7 @@ class Federation:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
+        For Gaussian noise `epsilon` may be `rho R` instead, the ρ of zCDP.
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
@@ -213,7 +215,7 @@ class Federation:
         interval covers: `noise`, or `population`; both are in `intervals`.
         """
         check_covers(interval)
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
         asked, statistic = statistic, self._understood(statistic, whole, options)
         if not isinstance(statistic, Study):
@@ -261,14 +263,14 @@ class Federation:
     ) -> Statistic | Study:
         """What is put for a question here: itself, or a study that answers it better, or the single
         question that answers a study. It asks nothing."""
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
         return self._understood(question, whole, options)
 
     def _understood(
         self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
     ) -> Statistic | Study:
-        setting = options.setting(self._setting, whole.loss.epsilon)
+        setting = options.setting(self._setting, whole.loss)
         found = settled(self._named(question), setting, self.data.bounds)
         if not isinstance(found, Study):
             return found
@@ -287,9 +289,9 @@ class Federation:
     ) -> Query:
         """The query that a question would be, without asking it; `spec` is another aggregator than
         the federation's. Raises `LocalError` for a question that cannot be asked."""
-        whole = Grant(PrivacyLoss.of(parse_epsilon(str(epsilon)), delta))
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
-        return self._check(self._question(statistic, spec or self._spec, whole, options, ""))
+        return self._question(statistic, spec or self._spec, whole, options, "")[1]
 
     def _ask(
         self,
@@ -301,9 +303,11 @@ class Federation:
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
+        key = "" if salt else self._next_key()
+        question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        statistic = self._as_put(question)
+        query.plan.check_resolution(self.holdings)
+        statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
         truth = statistic.reference(self.holdings)
@@ -332,27 +336,15 @@ class Federation:
         )
         return result, present
 
-    def _as_put(self, question: Question) -> Statistic:
-        """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
-        `LocalError` where too little is left of these records' order."""
-        here = self._setting
-        facts = question.facts(
-            here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
-        )
-        statistic = question.statistic
-        statistic.plan(facts).check_resolution(self.holdings)
-        return statistic
-
     def _rehearse(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions
     ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question = self._question(statistic, spec, grant, options, "")
-        query = self._check(question)
-        asked = self._as_put(question)
+        question, query = self._question(statistic, spec, grant, options, "")
+        query.plan.check_resolution(self.holdings)
         if query.plan.machines() is None:
-            asked.reference(self.holdings)  # refuses columns that it cannot be of
+            question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
         if refusal:
@@ -361,8 +353,9 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> Question:
-        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+    ) -> tuple[Question, Query]:
+        """The question, and the query that it would be. Raises `LocalError` for one that cannot be
+        asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
         script, min_parties = self.misbehaviour, options.min_parties
@@ -388,7 +381,7 @@ class Federation:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
             )
-        return question
+        return question, query
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):

@@ -4,7 +4,7 @@ Every aggregator is put to the same script: what becomes of it is what its threa
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,10 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.parties.block import PartyBlock
-from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.aggregation.contract import Ids
-from tallyroom.protocols.aggregation.signing import SigningAggregator
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.names import look_up
@@ -24,11 +20,9 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.machines import check
-from tallyroom.protocols.statistics.bounded import known_bounds
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Machine
 from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.simulation.lying_garblers import lying_garbler
 from tallyroom.storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
@@ -39,7 +33,8 @@ _SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
 
 class Cheat(StrEnum):
     """`out-of-range`: follows the protocol with data far out of range; what that means depends
-    on the aggregator (`lying_machine`). `malformed`: its submissions lack their last byte.
+    on the aggregator (`simulation.lying_parties`). `malformed`: its submissions lack their last
+    byte.
     `garbled-weight`: lies in the pairs that it garbles (`simulation.lying_garblers`)."""
 
     OUT_OF_RANGE = "out-of-range"
@@ -64,7 +59,11 @@ class Misbehaviour:
         return frozenset() if self.after else self.silent
 
     def cheaters(self, kind: Cheat) -> frozenset[int]:
-        return frozenset(party for party, cheat in self.cheats.items() if cheat is kind)
+        found = set()
+        for party, cheat in self.cheats.items():
+            if cheat is kind:
+                found.add(party)
+        return frozenset(found)
 
     def silence(self, contributors: Collection[int]) -> list[str]:
         """What to tell of those that fell silent."""
@@ -139,8 +138,8 @@ def choose_silent(
         others = f" and {len(cheats)} that cheat" if cheats else ""
         raise LocalError(f"--dropout {dropout:g}{others} leaves none of {parties} parties")
     order = np.argsort(Randomness.for_role(seed, "dropouts").words(parties), kind="stable")
-    honest = [party for party in order.tolist() if party not in cheats]
-    return frozenset(honest[:count])
+    honest = order[~np.isin(order, list(cheats))]
+    return frozenset(honest[:count].tolist())
 
 
 def parse_cheats(specs: Iterable[str], parties: int) -> dict[int, Cheat]:
@@ -161,12 +160,6 @@ def parse_cheats(specs: Iterable[str], parties: int) -> dict[int, Cheat]:
 
 
 # --- parties that follow a script ---
-
-
-EXAGGERATION = 1000
-"""How many times its records a party claims to hold that lies."""
-
-Liars = frozenset[int]
 
 
 class ScriptedBlock(PartyBlock):
@@ -210,14 +203,16 @@ class ScriptedBlock(PartyBlock):
 
     def _answer(self, query: Query, holdings: Holdings) -> Machine:
         garblers = self._misbehaviour.cheaters(Cheat.GARBLED_WEIGHT)
+        liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
+        if not np.isin(holdings.ids, list(garblers | liars)).any():
+            return super()._answer(query, holdings)
+        # Loads circuits and every aggregator in which one can lie: only liars need them.
+        from tallyroom.simulation.lying_parties import lying_garbler, lying_machine
+
+        randomness = self._randomness.derive(query.stream)
         if np.isin(holdings.ids, list(garblers)).any():
             check(query)
-            randomness = self._randomness.derive(query.stream)
             return lying_garbler(query, holdings, garblers, randomness)
-        liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
-        if not np.isin(holdings.ids, list(liars)).any():
-            return super()._answer(query, holdings)
-        randomness = self._randomness.derive(query.stream)
         return lying_machine(query, holdings, liars, randomness, self.signer)
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
@@ -225,93 +220,3 @@ class ScriptedBlock(PartyBlock):
             script = self._scripts.setdefault(run, Script(self._misbehaviour))
             messages = [played for message in messages for played in script.play(message)]
         return super()._send(run, messages)
-
-
-def lying_machine(
-    query: Query,
-    holdings: Holdings,
-    liars: Liars,
-    randomness: Randomness,
-    signer: PartySigner | None = None,
-) -> Machine:
-    """The machine of a block of parties in which some lie. Raises `LocalError` as
-    `protocols.run.machines.party_machine` does."""
-    check(query)
-    if query.plan.machines() is not None:
-        raise LocalError("circuits take no data out of range: parties can cheat in sums only")
-    aggregator = aggregator_named(query.aggregator)
-    if lie := _LIES.get(aggregator.name):
-        return lie(query, holdings, liars, randomness)
-    lies = exaggerated(query, holdings, liars)
-    if isinstance(aggregator, SigningAggregator) and signer is not None:
-        return aggregator.signing_party(query, lies, randomness, signer)
-    return aggregator.party(query, lies, randomness)
-
-
-def exaggerated(query: Query, holdings: Holdings, liars: Liars) -> Holdings:
-    """What liars claim to hold: everything a thousand times, at the upper bound: sums count from
-    the lower one, where a lie would be worth nothing."""
-    claimed = holdings.repeated(liars, EXAGGERATION)
-    lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    columns = {
-        name: np.where(lie, upper, claimed.column(name))
-        for name, (_, upper) in known_bounds(query.statistic).items()
-    }
-    return replace(claimed, columns={**claimed.columns, **columns})
-
-
-def _false_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
-    """Two keys for one record: refused only past the number of records of the largest party.
-    Where keys are verified, keys that count a thousand times."""
-    from tallyroom.protocols.aggregation.fss.aggregator import Fss
-    from tallyroom.protocols.aggregation.fss.roles import FssParty
-
-    class HeavyKeys(FssParty):
-        def weights(self, ids: Ids, count: int) -> NDArray[np.uint64]:
-            lies = np.isin(ids, list(liars))
-            return np.repeat(np.where(lies, EXAGGERATION, 1).astype(np.uint64), count)
-
-    aggregator = aggregator_named(query.aggregator)
-    if isinstance(aggregator, Fss) and aggregator.checks:
-        return HeavyKeys(query, holdings, randomness, verified=True)
-    return aggregator.party(query, holdings.repeated(liars, 2), randomness)
-
-
-def _false_claims(
-    query: Query, holdings: Holdings, liars: Liars, randomness: Randomness
-) -> Machine:
-    """A vector of a thousand records at the upper bound for each, with a proof of as many records
-    as there are."""
-    from tallyroom.protocols.aggregation.prio3.aggregator import Prio3Party
-
-    plan, bounds = query.plan, known_bounds(query.statistic).items()
-    columns = {name: np.full(holdings.rows, upper) for name, (_, upper) in bounds}
-    best = replace(holdings, columns={**holdings.columns, **columns})
-    lies = plan.encode(best) * np.uint64(EXAGGERATION)
-    lying = np.isin(holdings.ids, list(liars))
-    claims: Vector = np.where(lying[:, None], lies, plan.encode(holdings))
-    return Prio3Party(query, holdings, claims, randomness)
-
-
-def _impossible_reports(
-    query: Query, holdings: Holdings, liars: Liars, randomness: Randomness
-) -> Machine:
-    """More reports than records would be refused by their number. So liars seal as many as they
-    must, each of a value that there is not: the coordinator finds it, and not who sent it."""
-    from tallyroom.protocols.aggregation.shuffle.roles import ShuffleParty
-
-    class LyingShuffleParty(ShuffleParty):
-        def payloads(self, chosen: NDArray[np.intp], count: int) -> NDArray[np.uint8]:
-            lying = np.isin(holdings.ids[chosen], list(liars))
-            honest = super().payloads(chosen, count)
-            return np.where(lying[:, None, None], np.uint8(255), honest)
-
-    return LyingShuffleParty(query, holdings, randomness)
-
-
-_LIES: Mapping[str, Callable[[Query, Holdings, Liars, Randomness], Machine]] = {
-    "fss": _false_keys,
-    "prio3": _false_claims,
-    "shuffle": _impossible_reports,
-}
-"""Aggregators whose parties would not send exaggerated records, or can lie in a worse way."""

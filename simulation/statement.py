@@ -8,6 +8,7 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import NoisyChoice, Plan
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
@@ -56,9 +57,18 @@ class Setting:
 
     def plan(self, statistic: Statistic) -> Plan:
         """The plan of a statistic before it is known who adds the noise, and how much."""
-        asked = Question(statistic, self.aggregator.name, None, Placement.CURATOR)
-        facts = asked.facts(
-            self.parties, self.servers, self.records, self.max_records_per_party, bytes(32)
+        facts = Facts(
+            records=self.records,
+            parties=self.parties,
+            servers=self.servers,
+            max_records_per_party=self.max_records_per_party,
+            records_per_unit=1,
+            epsilon=None,
+            delta=0.0,
+            noise=Placement.CURATOR,
+            honest=0,
+            seed=bytes(32),
+            offers=self.aggregator.offers,
         )
         return statistic.plan(facts)
 
@@ -70,11 +80,6 @@ class Setting:
             return asked.query(nonce, self.parties, self.servers, self.records, most)
         except LocalError:
             return None
-
-    def settled(self, spec: str, statistic: Statistic) -> Aggregator:
-        """The aggregator with which a statistic would be put, its options all settled."""
-        query = self.query(spec, statistic)
-        return self.aggregator if query is None else aggregator_named(query.aggregator)
 
     def notes(self, opened: Opened) -> list[str]:
         contributors = len(opened.contributors)

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -64,17 +63,20 @@ class AskingOptions:
 
     def of(self, question: StudyQuestion) -> "AskingOptions":
         """Of one question: who adds the noise is left to it where the choice is not one it has.
-        Raises `LocalError` for another law than the one that studies reckon with."""
+        Raises `LocalError` for another law than the one that studies reckon with, and for a loss
+        in ρ, which that has not."""
         if self.law != LAPLACE:
             raise LocalError(
                 f"a study reckons with {LAPLACE} noise, not with {self.law}: leave --noise-law out"
             )
+        if question.grant.loss.rho is not None:
+            raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
         return dataclasses.replace(self, for_study=True, report=question.report)
 
-    def setting(self, where: Setting, epsilon: Fraction | None) -> settling.Setting:
+    def setting(self, where: Setting, loss: PrivacyLoss) -> settling.Setting:
         """What is public for settling how a question is put, when it is asked like this."""
         noise = None if self.noise is None else parse_noise(self.noise)[0]
-        two = where.servers == 2 and self.law == LAPLACE
+        two = where.servers == 2 and self.law == LAPLACE and loss.rho is None
         return settling.Setting(
             choose=two and noise in (None, Placement.JOINT) and where.aggregator.chooses,
             meet=two and noise is not Placement.PER_PAIR and where.aggregator.name == "additive",
@@ -82,21 +84,18 @@ class AskingOptions:
             noises=1 if noise is Placement.JOINT else where.servers,
             records=where.records,
             records_per_unit=where.max_records_per_party if self.unit == "party" else 1,
-            epsilon=epsilon,
+            epsilon=loss.as_epsilon,
         )
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
     ) -> Question:
-        """About a statistic, for what is granted, without a key. Raises `LocalError` for a loss
-        that a question cannot ask for: one in ρ, which has no ε, would be asked without noise."""
-        if grant.loss.rho is not None:
-            raise LocalError(f"a question is asked for an epsilon, not for {grant.loss}")
-        shared = placement is Placement.SHARED
+        """About a statistic, for what is granted, without a key."""
+        shared, rho = placement is Placement.SHARED, grant.loss.rho
         return Question(
             statistic,
             spec,
-            grant.loss.epsilon,
+            grant.loss.as_epsilon,
             placement,
             unit=self.unit,
             min_parties=self.min_parties,
@@ -106,6 +105,7 @@ class AskingOptions:
             later=grant.later,
             honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
             law=self.law,
+            rho="" if rho is None else str(rho),
         )
 
 

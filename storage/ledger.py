@@ -5,32 +5,53 @@ loss (`PrivacyLoss.text`), which begins with `rho` where the loss is concentrate
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError, NotWritten
 from tallyroom.protocols.privacy.composition import composed_epsilon
 from tallyroom.protocols.privacy.ledger import ANYTHING, Charges, Filter, Totals
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.served import Served
 
 SCHEMA_VERSION = 1
+BUSY_SECONDS = 0.5
+"""How long to wait for another process that holds the ledger; whoever needs it tries again."""
 
 
 class Ledger:
     """One keeper's ledger. `filter` decides what may still be spent; by default, anything."""
 
-    def __init__(self, path: Path | None, filter: Filter = ANYTHING) -> None:
-        """Opens or creates the ledger at `path`; None keeps it in memory."""
+    def __init__(
+        self, path: Path | None, filter: Filter = ANYTHING, served: Served | None = None
+    ) -> None:
+        """Opens or creates the ledger at `path`; None keeps it in memory. With `served`, it counts
+        its releases there, and one that has fewer is refused. Raises `LocalError`."""
         self.filter = filter
+        self._served = served
         try:
+            if path is not None and served is not None and not _filled(path):
+                served.check(path, None)
             self._open(path)
+            if path is not None and served is not None:
+                served.check(path, self._count())
+                served.reach(self._count())
         except sqlite3.Error as error:
             raise LocalError(f"cannot open the ledger {path}: {error}") from None
+        except OSError as error:
+            raise LocalError(f"cannot open the ledger {path}: {error.strerror}") from None
+
+    def _count(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM spends").fetchone()[0])
 
     def _open(self, path: Path | None) -> None:
         self._db = sqlite3.connect(
-            path if path else ":memory:", isolation_level=None, check_same_thread=False
+            path if path else ":memory:",
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
         self._db.execute("PRAGMA synchronous = FULL")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -73,39 +94,61 @@ class Ledger:
     def has_like(self, beginning: str) -> bool:
         """Whether anything was paid for whose receipt, in hexadecimal, begins so."""
         query = "SELECT 1 FROM spends WHERE receipt >= ? AND receipt < ?"
-        return self._db.execute(query, (beginning, beginning + "g")).fetchone() is not None
+        with _tried("read"):
+            return self._db.execute(query, (beginning, beginning + "g")).fetchone() is not None
 
     def check(self, spend: Spend) -> None:
-        """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
-        if self.filter != ANYTHING and not self.has(spend):
-            self.filter.check(spend.loss, self._charges())
+        """Raises `LedgerRefusal` if `spend` would be refused now, `NotWritten` if that cannot be
+        known now. Writes nothing."""
+        with _tried("read"):
+            if self.filter != ANYTHING and not self.has(spend):
+                self.filter.check(spend.loss, self._charges())
 
     def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.
 
         Nothing is written either unless there is room for what is `foreseen`.
 
-        Raises `LedgerRefusal` past the cap, and `RunFailed` where they cannot be written.
+        Raises `LedgerRefusal` past the cap, and `NotWritten` where they cannot be written now.
         """
         if not spends:
             return
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            if foreseen is not None:
-                self.check(foreseen)
-            for spend in spends:
-                self.check(spend)
-                if not self.has(spend):
-                    self._db.execute(
-                        "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
-                        (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta),
-                    )
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise RunFailed(f"the ledger cannot be written: {error}") from None
-        finally:
-            if self._db.in_transaction:  # a failed COMMIT leaves it open, a full disk may end it
-                self._db.execute("ROLLBACK")
+        with _tried("written"):
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                if foreseen is not None:
+                    self.check(foreseen)
+                for spend in spends:
+                    self.check(spend)
+                    if not self.has(spend):
+                        self._insert(spend)
+                self._db.execute("COMMIT")
+                if self._served is not None:
+                    self._served.reach(self._count())
+            finally:
+                if self._db.in_transaction:  # after a failed COMMIT; a full disk may end it
+                    self._db.execute("ROLLBACK")
+
+    def _insert(self, spend: Spend) -> None:
+        self._db.execute(
+            "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
+            (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta),
+        )
 
     def close(self) -> None:
         self._db.close()
+
+
+@contextmanager
+def _tried(done: str) -> Iterator[None]:
+    """Raises `NotWritten` for what SQLite could not do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise NotWritten(f"the ledger cannot be {done}: {error}") from None
+    except OSError as error:
+        raise NotWritten(f"the ledger cannot be {done}: {error.strerror}") from None
+
+
+def _filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

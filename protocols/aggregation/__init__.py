@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.joint_server import JointServer as JointServer
 else:  # they take long to load, and few questions need them
     __getattr__ = registry.lazily(
+        __name__,
         {
-            "OnDemandCollector": f"{__name__}.fss.on_demand",
-            "JointServer": f"{__name__}.joint_server",
-        }
+            "OnDemandCollector": "fss.on_demand",
+            "JointServer": "joint_server",
+        },
     )
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)

@@ -65,13 +65,9 @@ class Collector:
     def start(self) -> Step:
         """Sends the query to servers first, so that they know the run when submissions arrive."""
         everyone = np.arange(self._query.parties, dtype=np.uint32)
-        question = self._query.encode()
-        return Continue(
-            (
-                *self._to_servers(Phase.QUERY, question),
-                self._message(Phase.QUERY, Role.PARTY, everyone, question),
-            )
-        )
+        to_servers = self._to_servers(Phase.QUERY, self._query.encode())
+        to_parties = replace(to_servers[0], receiver_role=Role.PARTY, receivers=everyone)
+        return Continue((*to_servers, to_parties))
 
     def receive(self, message: Message) -> Step:
         expected = COLLECTOR_ACCEPTS.get((self._state, message.phase))
@@ -210,13 +206,11 @@ class Collector:
         return int(self._records[self._members].sum())
 
     def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
-        return tuple(
-            self._message(phase, Role.SERVER, address(server), body)
-            for server in sorted(self._here)
-        )
-
-    def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:
-        return Message(self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body))
+        messages = []
+        for server in sorted(self._here):
+            ends = (Role.COORDINATOR, Role.SERVER, address(0), address(server))
+            messages.append(Message(self._run, phase, *ends, body_of(body)))
+        return tuple(messages)
 
 
 def some_parties(ids: Ids, limit: int = 5) -> str:

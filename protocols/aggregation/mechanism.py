@@ -63,6 +63,11 @@ class Mechanism(ABC):
         """The privacy loss of the release."""
         return PrivacyLoss.of(self.query.epsilon, self.delta)
 
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        """The same in ρ, which may be less than what follows from ε."""
+        return self.loss.as_concentrated()
+
     @abstractmethod
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
         """The law of the noise in released values, where so many records of so many parties are in
@@ -92,12 +97,12 @@ def draw_noise(
 
     Precondition: the query has a mechanism.
     """
-    law, servers = query.mechanism, query.servers
+    law = query.mechanism
     assert law is not None
     if ids is not None:
         return law.draw_shares(ids, enough_shares(query.parties), count, randomness)
     if query.noise is Placement.SHARED:
-        one, honest = np.zeros(1, dtype=np.uint32), honest_servers(servers, query.honest)
+        one, honest = np.zeros(1, dtype=np.uint32), honest_servers(query.servers, query.honest)
         return law.draw_shares(one, honest, count, randomness)
     return law.draw(count, randomness)[None]
 
@@ -131,11 +136,15 @@ class AddedNoise(Mechanism):
 
     @property
     def delta(self) -> float:
-        return self.query.numeric_delta
+        return float(self.query.loss.delta)
 
     @property
     def loss(self) -> PrivacyLoss:
         return self.query.loss
+
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        return self.query.concentrated
 
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
         query = self.query

@@ -33,13 +33,14 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = lazily(
+        __name__,
         {
-            "DEFAULT_DELTA": f"{__name__}.noise_circuit",
-            "BaseTransfers": f"{__name__}.base_transfers",
-            "Choice": f"{__name__}.choice",
-            "FirstAbove": f"{__name__}.above_threshold",
-            "JointGeometric": f"{__name__}.noise_circuit",
-            "JointLaplace": f"{__name__}.noise_circuit",
-            "JointNoise": f"{__name__}.noise_circuit",
-        }
+            "DEFAULT_DELTA": "noise_circuit",
+            "BaseTransfers": "base_transfers",
+            "Choice": "choice",
+            "FirstAbove": "above_threshold",
+            "JointGeometric": "noise_circuit",
+            "JointLaplace": "noise_circuit",
+            "JointNoise": "noise_circuit",
+        },
     )

@@ -34,7 +34,7 @@ else:
         "frequency_oracle": "choice",
         "level_randomizer": "oracle_levels",
     }
-    __getattr__ = lazily({name: f"{__name__}.{home}" for name, home in _HOMES.items()})
+    __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "AUTO",

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tallyroom.protocols.offers import Offer, Offers
-from tallyroom.protocols.privacy.mechanisms import Placement, noises_in
+from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, noises_in
 
 
 @dataclass(frozen=True)
 class Facts:
     """`epsilon` is None where there is no noise, and `noise` says who draws it. Random choices,
     such as which records meet, are drawn from `seed`. One unit of privacy holds at most
-    `records_per_unit` records. `offers` is what the aggregator can do (`protocols.offers`)."""
+    `records_per_unit` records. `offers` is what the aggregator can do (`protocols.offers`), `law`
+    the name of the law of the noise (`NoiseLaw`)."""
 
     records: int
     parties: int
@@ -24,6 +25,7 @@ class Facts:
     honest: int
     seed: bytes
     offers: Offers = frozenset({Offer.SUM})
+    law: str = LAPLACE
 
     @classmethod
     def of_one_server(

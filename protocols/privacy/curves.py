@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy import hb
-from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching, equal_noises
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
@@ -25,8 +25,6 @@ from tallyroom.protocols.privacy.tree import Tree
 
 Shares = NDArray[np.uint64]
 Reals = NDArray[np.float64]
-
-LOOKED_AT = 16
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,8 @@ class CurveStrategy(Strategy):
     @property
     @abstractmethod
     def noises_in_count(self) -> float:
-        """How many noises of equal weight an estimated count contains. For unequal weights w,
-        (Σw²)²/Σw⁴ noises of equal weight have a sum of the same kurtosis. The smallest number
-        over some counts."""
+        """How many noises of equal weight an estimated count contains (`equal_noises`): the
+        smallest number over some counts."""
 
     @property
     @abstractmethod
@@ -121,11 +118,7 @@ class HierarchyStrategy(CurveStrategy):
     @cached_property
     def noises_in_count(self) -> float:
         last = self.points - 1  # that count is public
-        looked_at = np.unique(np.linspace(0, last, LOOKED_AT + 1).astype(np.int64)[:-1])
-        if last == 0:
-            return 1.0
-        weights = (self.shape.prefix_weights(int(at)) for at in looked_at)
-        return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
+        return equal_noises(self.shape, last) if last else 1.0
 
     @property
     def noisy(self) -> str:

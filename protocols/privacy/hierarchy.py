@@ -10,6 +10,7 @@ the mean variance of a prefix count is an eighth of that of S0's tree.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,31 +27,21 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Hierarchy:
-    """The blocks over N = `cells` cells with `branching` b.
+class BlockLevels(ABC):
+    """Blocks over N = `cells` cells, in levels: a whole block of one level is whole blocks of the
+    next. Blocks are cut at N.
 
     Vectors of node values hold one level after another, the widest blocks first, each from left to
-    right. Raises ValueError for no cell, or a b below 2 or above max(2, N).
+    right.
     """
 
     cells: int
-    branching: int
 
-    def __post_init__(self) -> None:
-        if self.cells < 1:
-            raise ValueError(f"a hierarchy needs at least one cell, not {self.cells}")
-        if not 2 <= self.branching <= max(2, self.cells):
-            raise ValueError(f"b must be within 2..{max(2, self.cells)}, not {self.branching}")
-
-    @cached_property
+    @property
+    @abstractmethod
     def widths(self) -> tuple[int, ...]:
-        """Cells in a whole block of each level: b^(h−1), …, b, 1. None if N = 1: n says it all."""
-        widths = []
-        width = 1
-        while width < self.cells:
-            widths.append(width)
-            width *= self.branching
-        return tuple(reversed(widths))
+        """Cells in a whole block of each level, the widest first; the last ones are single
+        cells."""
 
     @property
     def height(self) -> int:
@@ -63,16 +54,6 @@ class Hierarchy:
     @property
     def nodes(self) -> int:
         return sum(self.level_sizes)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far replacing one record moves all node counts together: on each level it leaves
-        one block and enters another."""
-        return Sensitivity.of_counts(2 * self.height)
-
-    def scale(self, epsilon: float) -> float:
-        """Scale of a node's Laplace noise for an ε-DP release of all nodes."""
-        return self.sensitivity.l1 / checked_epsilon(epsilon)
 
     def slices(self) -> list[slice]:
         """The position of each level in a vector of node values."""
@@ -100,16 +81,19 @@ class Hierarchy:
         counts: NDArray[Number] = padded[right] - padded[left]
         return counts
 
+    def _children(self, level: int) -> int:
+        """Blocks of the next level in a whole block of `level`, or in the root for −1."""
+        return self.widths[level] // self.widths[level + 1] if level >= 0 else self.level_sizes[0]
+
     def _sum_children(self, values: Vector, level: int) -> Vector:
         """Sums over the children of each node of `level`, or of the root for −1."""
         parents = self.level_sizes[level] if level >= 0 else 1
-        sums: Vector = np.add.reduceat(values, np.arange(parents) * self.branching)
+        sums: Vector = np.add.reduceat(values, np.arange(parents) * self._children(level))
         return sums
 
     def _spread(self, values: Vector, level: int) -> Vector:
         """Each child at `level` gets its parent's value."""
-        size = self.level_sizes[level]
-        return np.repeat(values, self.branching if level else size)[:size]
+        return np.repeat(values, self._children(level - 1))[: self.level_sizes[level]]
 
     def _subtree_variances(self, free: NDArray[np.bool_]) -> list[Vector]:
         """Variance of the best estimate of a node from its own subtree, in units of a node's."""
@@ -117,7 +101,13 @@ class Hierarchy:
         for level in reversed(range(self.height - 1)):
             below = self._sum_children(variances[-1], level)
             variances.append(below / (1.0 + below))
+            if self._is_open(level):
+                variances[-1][-1] = below[-1]
         return variances[::-1]
+
+    def _is_open(self, level: int) -> bool:
+        """Whether the last block of this level has no value of its own yet."""
+        return False
 
     def cell_counts(self, noisy: Vector, n: float, free: NDArray[np.bool_] | None = None) -> Vector:
         """Best linear unbiased estimates of the N cells from noisy nodes, their sum n; O(N).
@@ -151,6 +141,8 @@ class Hierarchy:
         for level in reversed(range(self.height - 1)):
             total = self._sum_children(upward[-1], level)
             upward.append(q[level] * noisy[slices[level]] + (1.0 - q[level]) * total)
+            if self._is_open(level):
+                upward[-1][-1] = total[-1]
         return upward
 
     def total(self, noisy: Vector) -> float:
@@ -209,12 +201,10 @@ class Hierarchy:
         for level in reversed(range(self.height)):
             q = variances[level]
             block = cell // self.widths[level]
-            parent = block // self.branching if level else np.zeros_like(block)
+            siblings = self._children(level - 1)
             running = np.concatenate([[0.0], np.cumsum(q)])
-            first = parent * self.branching
-            end = (
-                np.minimum(first + self.branching, len(q)) if level else np.full_like(block, len(q))
-            )
+            first = block // siblings * siblings
+            end = np.minimum(first + siblings, len(q))
             before = running[block] - running[first]
             after = running[end] - running[block + 1]
             cut = q[block]
@@ -222,6 +212,42 @@ class Hierarchy:
             rho += before * (1.0 - joint) ** 2 + cut * (beta - joint) ** 2 + after * joint**2
             beta = joint
         return beta, rho
+
+
+@dataclass(frozen=True)
+class Hierarchy(BlockLevels):
+    """Counts of records in blocks, b = `branching` to one of the level above.
+
+    Raises ValueError for no cell, or a b below 2 or above max(2, N).
+    """
+
+    branching: int
+
+    def __post_init__(self) -> None:
+        if self.cells < 1:
+            raise ValueError(f"a hierarchy needs at least one cell, not {self.cells}")
+        if not 2 <= self.branching <= max(2, self.cells):
+            raise ValueError(f"b must be within 2..{max(2, self.cells)}, not {self.branching}")
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """b^(h−1), …, b, 1. None if N = 1: n says it all."""
+        widths = []
+        width = 1
+        while width < self.cells:
+            widths.append(width)
+            width *= self.branching
+        return tuple(reversed(widths))
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far replacing one record moves all node counts together: on each level it leaves
+        one block and enters another."""
+        return Sensitivity.of_counts(2 * self.height)
+
+    def scale(self, epsilon: float) -> float:
+        """Scale of a node's Laplace noise for an ε-DP release of all nodes."""
+        return self.sensitivity.l1 / checked_epsilon(epsilon)
 
     def mean_variance(
         self, epsilon: float, variance: Callable[[float], float] | None = None
@@ -234,7 +260,19 @@ class Hierarchy:
         return float(self.prefix_variances(node).mean())
 
 
-def checked_nodes(hierarchy: Hierarchy, noisy: Vector, n: float) -> Vector:
+LOOKED_AT = 16
+
+
+def equal_noises(blocks: BlockLevels, prefixes: int) -> float:
+    """How many noises of equal weight an estimate of one of the first `prefixes` contains: the
+    least of some. For unequal weights w, (Σw²)²/Σw⁴ noises of equal weight have a sum of the same
+    kurtosis."""
+    looked_at = np.unique(np.linspace(0, prefixes, LOOKED_AT + 1).astype(np.int64)[:-1])
+    weights = (blocks.prefix_weights(int(at)) for at in looked_at)
+    return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
+
+
+def checked_nodes(hierarchy: BlockLevels, noisy: Vector, n: float) -> Vector:
     noisy = np.asarray(noisy, dtype=np.float64)
     if noisy.shape != (hierarchy.nodes,):
         raise ValueError(f"node values of shape {noisy.shape} for {hierarchy.nodes} nodes")

@@ -35,6 +35,7 @@ MAX_TEXT = 64
 """Characters of ε or ρ in exact text: receipts have room for as many."""
 _TEXT = re.compile(r"inf|(rho )?[0-9]+(/[1-9][0-9]*)?")
 EPSILON_RANGE = (1e-9, 1e9)
+RHO_RANGE = (1e-15, 1e15)
 
 
 def parse_epsilon(text: str) -> Fraction | None:
@@ -50,6 +51,17 @@ def parse_epsilon(text: str) -> Fraction | None:
     raise LocalError(
         f"epsilon must be a positive number from {least:g} to {most:g}, or inf, not {text[:64]}"
     )
+
+
+def parse_rho(text: str) -> Fraction:
+    """Exactly the ρ that a person wrote. Raises `LocalError`."""
+    try:
+        if len(text) <= MAX_TEXT and RHO_RANGE[0] <= _approximate(text) <= RHO_RANGE[1]:
+            return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        pass
+    least, most = RHO_RANGE
+    raise LocalError(f"rho must be a positive number from {least:g} to {most:g}, not {text[:64]}")
 
 
 def _approximate(text: str) -> float:
@@ -89,6 +101,15 @@ class PrivacyLoss:
         if not 0 <= delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {delta}")
         return cls(None if epsilon is None else Fraction(epsilon), as_written(delta))
+
+    @classmethod
+    def granted(cls, text: str, delta: float = 0.0) -> Self:
+        """What a person grants: ε as `parse_epsilon` reads it, or `rho R`. Raises `LocalError`."""
+        if not text.startswith("rho "):
+            return cls.of(parse_epsilon(text), delta)
+        if delta:
+            raise LocalError("a loss in rho is granted without delta: leave one of them out")
+        return cls.concentrated(parse_rho(text.removeprefix("rho ").strip()))
 
     @classmethod
     def concentrated(cls, rho: Number, delta: float = 0.0) -> Self:
@@ -274,6 +295,20 @@ class PrivacyLoss:
         if self.rho and self.delta == whole:
             return UNBOUNDED
         return PrivacyLoss(_epsilon_of(self.rho, whole - self.delta), whole)
+
+    def rounded_up(self) -> "PrivacyLoss":
+        """The same, or the next double above it where ρ takes too many digits to be written."""
+        if self.rho is None or len(str(self.rho)) <= MAX_TEXT // 2:
+            return self
+        return PrivacyLoss(None, self.delta, Fraction(math.nextafter(float(self.rho), math.inf)))
+
+    @property
+    def as_epsilon(self) -> Fraction | None:
+        """Its ε; of ρ, the ε that would have this ρ (ε²/2), to six digits: by it is planned what
+        depends on how much is granted. None without noise."""
+        if self.rho is None:
+            return self.epsilon
+        return as_written(float(f"{math.sqrt(2 * self.rho):.6g}"))
 
     # --- order ---
 

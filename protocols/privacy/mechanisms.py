@@ -115,8 +115,11 @@ class DiscreteLaplace(NoiseLaw):
     has_shares: ClassVar[bool] = True
 
     @classmethod
-    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> "DiscreteLaplace":
-        """δ serves nothing here. What is ε-private has a ρ of ε²/2."""
+    def calibrated(
+        cls, loss: PrivacyLoss, sensitivity: Sensitivity, shares: int = 1
+    ) -> "DiscreteLaplace":
+        """δ serves nothing here. What is ε-private has a ρ of ε²/2. Shares sum to this law exactly,
+        however many there are."""
         epsilon = loss.epsilon
         if epsilon is None and loss.rho is not None:
             bits = 64 + max(0, loss.rho.denominator.bit_length())
@@ -127,6 +130,11 @@ class DiscreteLaplace(NoiseLaw):
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         return PrivacyLoss(self.privacy_map(sensitivity.l1))
+
+    def concentrated(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        """An integer that moves by d is d/scale-private, hence of a ρ of half its square. Noises
+        are independent, so these add up."""
+        return PrivacyLoss(rho=Fraction(sensitivity.squared_l2) / (2 * self.scale**2))
 
     @classmethod
     def spending(cls, epsilon: Fraction, sensitivity: int) -> "DiscreteLaplace":

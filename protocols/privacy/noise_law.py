@@ -65,9 +65,10 @@ class NoiseLaw(ABC):
 
     @classmethod
     @abstractmethod
-    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> Self:
+    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity, shares: int = 1) -> Self:
         """The least noise under which a release costs no more than `loss`. Raises `LocalError`
-        where no noise of this law does that.
+        where no noise of this law does that. `shares` is of how many shares it will be the sum
+        (`draw_shares`), 1 where one draws it whole.
 
         Preconditions: the loss is bounded, and the sensitivity above 0.
         """
@@ -75,6 +76,11 @@ class NoiseLaw(ABC):
     @abstractmethod
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         """The cost of a release: the law's privacy map."""
+
+    def concentrated(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        """The cost of a release in ρ. A law that knows it from its own probabilities says less
+        than what follows from ε."""
+        return self.loss(sensitivity).as_concentrated()
 
     @abstractmethod
     def words(self, step: float = 1.0) -> str:
@@ -106,7 +112,8 @@ class NoiseLaw(ABC):
     @abstractmethod
     def draw_shares(self, ids: Ids, enough: int, count: int, randomness: Randomness) -> Integers:
         """What each of several drawers adds, shape (len(ids), count): the shares of any `enough`
-        of them sum to noises of this law. Not called where the law has no shares.
+        of them sum to noises of this law. Not called where the law has no shares. `enough` is the
+        number of shares that the law was calibrated for.
 
         A drawer's share depends on its id and the randomness, not on who else is in the block.
         """

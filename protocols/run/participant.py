@@ -9,9 +9,9 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from tallyroom.protocols.errors import PeerError, TallyError
+from tallyroom.protocols.errors import NotWritten, PeerError, TallyError
 from tallyroom.protocols.wire.loop import JobKind, Reply
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import (
@@ -115,6 +115,15 @@ RecordSpends = Callable[[Sequence[Spend]], None]
 """Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
 
 
+@dataclass
+class _Unpaid:
+    """A step that waits for its spends to be written, why, and what is to be done after it."""
+
+    step: Continue | Done
+    reason: str
+    later: list[Callable[[Machine], Step]] = field(default_factory=list)
+
+
 class Participant(ABC):
     """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
     `expire` it. `replaying` is set while a journal tells what was taken before. `begun` knows which
@@ -123,6 +132,8 @@ class Participant(ABC):
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
         self.role = role
         self.replaying = False
+        self.patient = False
+        self._unpaid: dict[bytes, _Unpaid] = {}
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
         self.begun = BegunRuns()
@@ -160,7 +171,10 @@ class Participant(ABC):
 
     def handle(self, message: Message) -> Reply:
         """Takes one message. A batch that is rejected is taken again one by one, so that only
-        the senders at fault are refused."""
+        the senders at fault are refused.
+
+        Raises `NotWritten` while the run's last step is unpaid: the message may be sent again.
+        """
         outcome = Reply(message.run)
         if not self.is_addressed(message):
             outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
@@ -185,6 +199,8 @@ class Participant(ABC):
         if known is None:
             outcome.refused.append(self._refusal(message))
             return outcome
+        if run in self._unpaid:
+            raise NotWritten(self._unpaid[run].reason)
         if message.round > self._last_round(message, known):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
@@ -323,12 +339,39 @@ class Participant(ABC):
         return self.advance(run, lambda machine: machine.expire())
 
     def advance(self, run: bytes, move: Callable[[Machine], Step]) -> Reply:
-        """Lets a run's machine make a move of its own; nothing happens if the run is over."""
+        """Lets a run's machine make a move of its own; nothing happens if the run is over. A move
+        waits for the step before it to be paid for."""
         machine = self._machines.get(run)
+        if (unpaid := self._unpaid.get(run)) is not None:
+            unpaid.later.append(move)
+            return Reply(run)
         return self._carry_out(run, move(machine)) if machine else Reply(run)
+
+    def unpaid(self, run: bytes) -> str:
+        """Why a run waits for its last step to be paid for; empty if it does not."""
+        return self._unpaid[run].reason if run in self._unpaid else ""
+
+    def pay(self, run: bytes) -> Reply:
+        """Tries again to write what an unpaid step spends, and goes on from there.
+
+        Should the ledger refuse it by now, the others hear of it: what caused it was accepted.
+        """
+        unpaid = self._unpaid.pop(run, None)
+        if unpaid is None:
+            return Reply(run)
+        outcome = self._settle(run, unpaid.step)
+        if outcome.unpaid:
+            self._unpaid[run].later = unpaid.later
+            return outcome
+        if isinstance(outcome.finished, Failed):
+            outcome.messages += self._farewell(run, outcome.finished.reason)
+        for move in unpaid.later:
+            self._merge(outcome, self.advance(run, move))
+        return outcome
 
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
+        self._unpaid.pop(run, None)
         if self._machines.pop(run, None) is not None:
             self._over[run] = ""
         while len(self._over) > MOST_OVER:
@@ -372,21 +415,26 @@ class Participant(ABC):
                     self._over[run] = reason
                 return Reply(run, self._farewell(run, reason), finished=step)
             case Continue() | Done():
-                try:
-                    self._record_spends(step.spends)
-                except TallyError as error:
-                    self.abandon(run)
-                    return Reply(
-                        run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
-                    )
-                outgoing = self._send(run, step.messages)
-                self._remember(run, outgoing)
-                if isinstance(step, Continue):
-                    if step.deadline is not None:
-                        self.deadlines[run] = step.deadline
-                    return Reply(run, outgoing, more=step.more)
-                self.abandon(run)
-                return Reply(run, outgoing, finished=step)
+                return self._settle(run, step)
+
+    def _settle(self, run: bytes, step: Continue | Done) -> Reply:
+        """Nothing of a step leaves before what it spends is written."""
+        try:
+            self._record_spends(step.spends)
+        except TallyError as error:
+            if self.patient and isinstance(error, NotWritten):
+                self._unpaid[run] = _Unpaid(step, str(error))
+                return Reply(run, unpaid=str(error))
+            self.abandon(run)
+            return Reply(run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error)))
+        outgoing = self._send(run, step.messages)
+        self._remember(run, outgoing)
+        if isinstance(step, Continue):
+            if step.deadline is not None:
+                self.deadlines[run] = step.deadline
+            return Reply(run, outgoing, more=step.more)
+        self.abandon(run)
+        return Reply(run, outgoing, finished=step)
 
     def _farewell(self, run: bytes, reason: str) -> list[Message]:
         """What is said of a run that has failed here."""
@@ -420,3 +468,4 @@ class Participant(ABC):
         outcome.refused += more.refused
         outcome.repeated += more.repeated
         outcome.finished = outcome.finished or more.finished
+        outcome.unpaid = outcome.unpaid or more.unpaid

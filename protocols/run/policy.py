@@ -6,8 +6,9 @@ of the policy, never of data: it may be read by anybody.
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tallyroom.protocols.aggregation import aggregator_named
@@ -159,9 +160,10 @@ class Policy:
 DEPLOYED = Policy()
 """The policy of a party that nobody gave another."""
 _LOSSES = {
-    f"{kind}_{which}": float(getattr(getattr(DEPLOYED, which), kind))
-    for kind in ("epsilon", "delta")
-    for which in ("per_question", "in_all")
+    "epsilon_per_question": PER_QUESTION.size,
+    "epsilon_in_all": IN_ALL.size,
+    "delta_per_question": float(PER_QUESTION.delta),
+    "delta_in_all": float(IN_ALL.delta),
 }
 """The keys of a policy that make up its losses, with what they are if left out."""
 
@@ -195,13 +197,10 @@ def parse_policy(text: str) -> Policy:
     return Policy(**read)
 
 
-def _whole(least: int, most: int) -> Reader:
-    def read(key: str, value: object) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise LocalError(f"{key} is a whole number from {least} to {most}, not {value!r}")
-        return value
-
-    return read
+def _whole(least: int, most: int, key: str, value: object) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise LocalError(f"{key} is a whole number from {least} to {most}, not {value!r}")
+    return value
 
 
 def _number(key: str, value: object) -> float:
@@ -236,23 +235,19 @@ MOST_NAMED = 20
 """Names that an error lists: it stays one line."""
 
 
-def _chosen(*there: str) -> Reader:
-    def read(key: str, value: object) -> frozenset[str]:
-        names = _names(key, value)
-        if unknown := sorted(names.difference(there)):
-            more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
-            listed = ", ".join(there[:MOST_NAMED])
-            raise LocalError(f"{key} has no {unknown[0]!r}; there are {listed}{more}")
-        return names
-
-    return read
+def _chosen(there: Collection[str], key: str, value: object) -> frozenset[str]:
+    names = _names(key, value)
+    if unknown := sorted(names.difference(there)):
+        more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+        listed = ", ".join(list(there)[:MOST_NAMED])
+        raise LocalError(f"{key} has no {unknown[0]!r}; there are {listed}{more}")
+    return names
 
 
 def _statistics(key: str, value: object) -> frozenset[str]:
     """Names of studies are allowed too: their questions are asked in their name."""
     known = {*statistic_names(), *registered(STUDIES)}
-    names: frozenset[str] = _chosen(*sorted(known))(key, value)
-    return names
+    return _chosen(sorted(known), key, value)
 
 
 def _aggregators(key: str, value: object) -> frozenset[str]:
@@ -263,17 +258,17 @@ def _aggregators(key: str, value: object) -> frozenset[str]:
 
 
 _READERS: dict[str, Reader] = {
-    "minimum_servers": _whole(1, MAX_SERVERS),
-    "minimum_parties": _whole(1, MAX_PARTIES),
-    "honest_servers": _whole(1, MAX_SERVERS),
-    "maximum_records_per_party": _whole(1, MAX_RECORDS),
+    "minimum_servers": partial(_whole, 1, MAX_SERVERS),
+    "minimum_parties": partial(_whole, 1, MAX_PARTIES),
+    "honest_servers": partial(_whole, 1, MAX_SERVERS),
+    "maximum_records_per_party": partial(_whole, 1, MAX_RECORDS),
     "aggregators": _aggregators,
-    "noise": _chosen(*Placement),
+    "noise": partial(_chosen, tuple(Placement)),
     "noise_laws": _names,
     "statistics": _statistics,
     "columns": _names,
     "public_columns": _names,
-    "units": _chosen(*UNITS),
+    "units": partial(_chosen, UNITS),
     "weighed_outputs": _yes_or_no,
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,

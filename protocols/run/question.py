@@ -7,7 +7,6 @@ from fractions import Fraction
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss, parse_epsilon
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import (
@@ -22,7 +21,6 @@ from tallyroom.protocols.query import (
     encode_later,
     of_the_release,
 )
-from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
 
 
@@ -41,7 +39,7 @@ class Question:
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
     where an earlier release of the same data would be given again. `later` is what the rest of a
-    study may spend after it. `honest` and `law` are as in `Query`.
+    study may spend after it. `honest`, `law` and `rho` are as in `Query`.
     """
 
     statistic: Statistic
@@ -58,6 +56,7 @@ class Question:
     later: PrivacyLoss = NO_LOSS
     honest: int = 0
     law: str = LAPLACE
+    rho: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -82,31 +81,6 @@ class Question:
     def _may_reuse(self, query: Query) -> bool:
         return not self.fresh and query.plan.reusable
 
-    def facts(
-        self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
-    ) -> Facts:
-        """What is public before it is put to such a federation. Raises `LocalError` for a unit of
-        privacy that there is not."""
-        return Facts(
-            records=records,
-            parties=parties,
-            servers=servers,
-            max_records_per_party=max_records_per_party,
-            records_per_unit=self._records_per_unit(max_records_per_party),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise=self.noise,
-            honest=self.honest,
-            seed=seed,
-            offers=offers_of(self.aggregator),
-        )
-
-    def _records_per_unit(self, max_records_per_party: int) -> int:
-        found = {"record": 1, "party": max_records_per_party}.get(self.unit)
-        if found is None:
-            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
-        return found
-
     def query(
         self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
     ) -> Query:
@@ -115,6 +89,8 @@ class Question:
         What the aggregator's options leave open is settled here, for all who are asked and in all
         that they sign.
         """
+        if self.unit not in ("record", "party"):
+            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         query = Query(
             nonce=nonce,
             statistic=self.statistic,
@@ -126,7 +102,7 @@ class Question:
             noise=self.noise,
             data=self.data,
             min_parties=parties if self.min_parties is None else self.min_parties,
-            records_per_unit=self._records_per_unit(max_records_per_party),
+            records_per_unit=1 if self.unit == "record" else max_records_per_party,
             max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,
@@ -134,6 +110,7 @@ class Question:
             asking=self.asking,
             honest=self.honest,
             law=self.law,
+            rho=self.rho,
         )
         return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
@@ -212,4 +189,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fresh": (bool,),
     "honest": (int,),
     "law": (str,),
+    "rho": (str,),
 }

@@ -1,6 +1,5 @@
 """Running sums of a stream under continual release (S0 Theorem 3)."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -10,13 +9,14 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import FixedPoint, Vector
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum, Strategy
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum
 from tallyroom.protocols.plans.encodings import clipped
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.measurement import Measurement
-from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
-from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.privacy.noise_law import Sensitivity
+from tallyroom.protocols.privacy.sums_over_time import SUM_STRATEGIES, SumsStrategy
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
@@ -25,6 +25,8 @@ from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 MAX_STEPS = 1 << 18
+NONE = np.zeros(0, dtype=np.uint64)
+LARGEST = 2.0**62
 
 
 def steps_of(times: Column, steps: int) -> Integers:
@@ -92,52 +94,10 @@ class SumsOverTime(Encoding):
 
 
 @dataclass(frozen=True)
-class TreeOverTime(Strategy):
-    """S0's tree of noises on the sums up to each of `steps` times, of values of at most `largest`.
-    Where records are counted too, the counts have no noise."""
-
-    steps: int
-    largest: int
-    counts_records: bool
-
-    measures: ClassVar[bool] = False
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(self.steps)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """Of the node noises: a change at one time shifts all later sums, a half-open interval,
-        which ⌈(L+1)/2⌉ nodes explain."""
-        nodes = math.ceil((self.tree.levels + 1) / 2)
-        return Sensitivity(nodes * self.largest, nodes * self.largest**2)
-
-    @property
-    def noises(self) -> int:
-        return (2 << self.tree.levels) - 1
-
-    @property
-    def released(self) -> int:
-        return (1 + self.counts_records) * self.steps
-
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        placed = self.tree.whole_noise(noise)
-        return np.concatenate([placed, np.zeros(self.released - self.steps, dtype=np.uint64)])
-
-    def words(self, law: NoiseLaw) -> str:
-        return f"tree: {law.words()} on the nodes of {self.tree.levels} levels"
-
-
-@dataclass(frozen=True)
 class RunningSum(BoundedColumn):
     """Running totals: the sum of all values up to each of `--steps` times.
 
-    Adjacent streams differ in the value at one time; the times themselves are public. A release of
-    all sums at once is what the same noise gives when they are published one by one as time goes.
+    Adjacent streams differ in the value at one time; the times themselves are public.
 
     Values count from the lower bound. Where that is not 0, parties also submit how many of their
     values came up to each time. That is released as it is: the times are public, and adjacent
@@ -146,12 +106,16 @@ class RunningSum(BoundedColumn):
 
     time: str = role("time", "The column of times, whole numbers from 1 on.")
     steps: int = option(1024, "How many times there are.")
+    strategy: str = option(
+        "hierarchy", "Which sums get noise; tree is S0's.", choices=tuple(SUM_STRATEGIES)
+    )
 
     name: ClassVar[str] = "running-sum"
     style: ClassVar[Style] = Style("steps", "time", "sum up to the time")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        look_up("strategy", self.strategy, SUM_STRATEGIES)
         if not 1 <= self.steps <= MAX_STEPS:
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
 
@@ -167,23 +131,32 @@ class RunningSum(BoundedColumn):
     def encoding(self) -> SumsOverTime:
         return SumsOverTime(self.value, self.time, *self.bounds, self.steps)
 
+    @cached_property
+    def sums_strategy(self) -> SumsStrategy:
+        sums = self.encoding
+        kind = SUM_STRATEGIES[self.strategy]
+        return kind(self.steps, sums.grid.steps, sums.counts_records)
+
     def plan(self, facts: Facts) -> NoisySum:
         sums = self.encoding
         counted = "the number of records up to each time" if sums.counts_records else ""
-        strategy = TreeOverTime(self.steps, sums.grid.steps, sums.counts_records)
-        return NoisySum(sums, strategy, (self.time,), counted)
+        return NoisySum(sums, self.sums_strategy, (self.time,), counted)
 
     def read(self, release: Release) -> Answer:
-        grid, tree = self.encoding.grid, Tree(self.steps)
-        sums, *counts = release.values.reshape(-1, self.steps)
-        found = grid.decode_all(sums, counts[0] if counts else np.zeros_like(sums))
-        estimate = self._curve(found)
         if (noise := release.noise) is None:
-            return Answer(estimate, None, release.records, foretold=True)
-        error = math.sqrt(tree.count_variance(noise.variance)) * grid.step
-        width = noise.width(tree.count_variance(1.0))
-        interval = Interval.around(found, np.full(self.steps, error), width, ANYWHERE)
-        return Answer(estimate, interval, release.records, foretold=noise.law_is_public)
+            found = self._in_units(*release.values.reshape(-1, self.steps))
+            return Answer(self._curve(found), None, release.records, foretold=True)
+        strategy, step = self.sums_strategy, self.encoding.grid.step
+        values = release.integers[: strategy.measured].astype(np.float64)
+        sums = np.clip(np.rint(strategy.sums(values)), -LARGEST, LARGEST).astype(np.int64)
+        found = self._in_units(sums.view(np.uint64), release.values[strategy.measured :])
+        errors = np.sqrt(strategy.sum_variances(noise.variance)) * step
+        interval = Interval.around(found, errors, noise.width(strategy.noises_in_sum), ANYWHERE)
+        return Answer(self._curve(found), interval, release.records, foretold=noise.law_is_public)
+
+    def _in_units(self, sums: Vector, counts: Vector = NONE) -> Column:
+        """The sums of values, from those above the lower bound in steps of the grid."""
+        return self.encoding.grid.decode_all(sums, counts if len(counts) else np.zeros_like(sums))
 
     def reference(self, holdings: Holdings) -> Estimate:
         values = self.raw(holdings)

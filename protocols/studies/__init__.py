@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
 else:
     __getattr__ = registry.lazily(
+        __name__,
         {
-            "PrivateBounds": f"{__name__}.private_bounds",
-            "QuantileZoom": f"{__name__}.quantile_zoom",
-        }
+            "PrivateBounds": "private_bounds",
+            "QuantileZoom": "quantile_zoom",
+        },
     )
 
 __all__ = [

@@ -55,7 +55,7 @@ class Budget:
 
     def foresee(self, numeric_delta: float) -> None:
         """Sets the most δ that the arithmetic of a sampler costs per question where the user grants
-        none (`Query.numeric_delta`)."""
+        none (`Query.loss`)."""
         self._numeric_delta = numeric_delta
 
     def rehearsal(self, ask: Ask) -> Grant:

@@ -49,7 +49,8 @@ class Reply:
     """What a role answers: messages to carry, senders refused, and how the run ended.
 
     With `more`, the next messages are to be fetched (`JobKind.PROCEED`) once these are sent.
-    `repeated` is how many said only what was heard before.
+    `repeated` is how many said only what was heard before. `unpaid` says why the reply has to wait:
+    what it spends cannot be written yet (`Participant.pay`).
     """
 
     run: bytes
@@ -58,6 +59,7 @@ class Reply:
     finished: Done | Failed | None = None
     more: bool = False
     repeated: int = 0
+    unpaid: str = ""
 
 
 class JobKind(Enum):

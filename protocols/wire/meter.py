@@ -5,9 +5,10 @@ every message except those between parties. So the bill of a run is made from th
 from the accounts that party hosts hand in of messages between parties.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 SEALING_BYTES = 24
 """Bytes that sealing adds to a message between parties that the coordinator relays."""
+
+NOTHING = np.zeros(0, dtype=np.int64)
 
 
 class Direction(IntEnum):
@@ -70,8 +73,8 @@ class Account:
     parties were sent as a block.
     """
 
-    bytes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    messages: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    bytes: NDArray[np.int64] = field(default_factory=NOTHING.copy)
+    messages: NDArray[np.int64] = field(default_factory=NOTHING.copy)
     wire_bytes: int = 0
 
     def add(self, ids: NDArray[np.uint32], charge: int, wire_bytes: int) -> None:
@@ -131,26 +134,21 @@ class Meter:
         account = self.accounts.setdefault((direction, link), Account())
         account.add(ids, message.charge, message.wire_bytes)
 
-    def submissions(self) -> "list[Account]":
-        """The accounts of what was received in phase SUBMIT."""
-        return [
-            account
-            for (direction, link), account in self.accounts.items()
-            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT
-        ]
-
     def submitted(self, parties: int) -> NDArray[np.bool_]:
         """Which of the first `parties` parties have submitted here."""
         submitted = np.zeros(parties, dtype=bool)
-        for account in self.submissions():
-            sent = account.messages[:parties] > 0
-            submitted[: len(sent)] |= sent
+        for (direction, link), account in self.accounts.items():
+            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT:
+                sent = account.messages[:parties] > 0
+                submitted[: len(sent)] |= sent
         return submitted
 
     def between_parties(self) -> "Meter":
         """The accounts of messages between parties."""
         part = Meter()
-        part.accounts = {k: account for k, account in self.accounts.items() if k[1].between_parties}
+        for (direction, link), account in self.accounts.items():
+            if link.between_parties:
+                part.accounts[direction, link] = account
         return part
 
 
@@ -172,8 +170,13 @@ def relayed(meter: Meter) -> Meter:
 
 @dataclass(frozen=True)
 class Tally:
-    bytes: int
-    messages: int
+    bytes: int = 0
+    messages: int = 0
+
+    def with_account(self, account: Account) -> "Tally":
+        """Counts a link more."""
+        sent, messages = int(account.bytes.sum()), int(account.messages.sum())
+        return Tally(self.bytes + sent, self.messages + messages)
 
     def as_json(self) -> dict[str, int]:
         return {"bytes": self.bytes, "messages": self.messages}
@@ -193,12 +196,9 @@ class Bill:
         self._heard_from_parties: dict[Link, Account] = {}
         for meter in meters:
             for (direction, link), account in meter.accounts.items():
-                if direction is Direction.SENT:
-                    _enter(self.accounts, link, account)
-                elif link.between_parties:
-                    _enter(self._heard_from_parties, link, account)
-                elif link.sender is Role.PARTY:
-                    _enter(self.accounts, link, account)
+                if direction is Direction.SENT or link.sender is Role.PARTY:
+                    heard = direction is Direction.RECEIVED and link.receiver is Role.PARTY
+                    _enter(self._heard_from_parties if heard else self.accounts, link, account)
 
     @classmethod
     def in_sequence(cls, bills: "Sequence[Bill]") -> "Bill":
@@ -218,7 +218,10 @@ class Bill:
 
     @property
     def total(self) -> Tally:
-        return self._sum(self.accounts.values())
+        whole = Tally()
+        for account in self.accounts.values():
+            whole = whole.with_account(account)
+        return whole
 
     @property
     def wire_bytes(self) -> int:
@@ -228,7 +231,7 @@ class Bill:
     def rounds(self) -> int:
         """Rounds from the first message to the last. A question about a stored tree does not start
         at round 1."""
-        rounds = [link.round for link in self.accounts]
+        rounds = list(map(attrgetter("round"), self.accounts))
         return max(rounds) - min(rounds) + 1 if rounds else 0
 
     def party_bytes(self) -> NDArray[np.int64]:
@@ -241,10 +244,10 @@ class Bill:
         return total
 
     def by_phase(self) -> dict[str, Tally]:
-        return self._grouped({link: link.phase.label for link in sorted(self.accounts)})
+        return self._grouped(attrgetter("phase.label"))
 
     def by_link(self) -> dict[str, Tally]:
-        return self._grouped({link: link.label for link in sorted(self.accounts)})
+        return self._grouped(attrgetter("label"))
 
     def as_json(self) -> dict[str, object]:
         """The `communication` object of a result."""
@@ -281,29 +284,17 @@ class Bill:
             everyone = f"{len(spoke)} parties"
             party = Role.PARTY.named(int(spoke[0]))
             sender, receiver = (everyone if end == party else end for end in link.ends(spoke[0]))
-            total = self._sum([account])
+            total = Tally().with_account(account)
             yield link.phase.label, link.round, sender, receiver, total.bytes, total.messages
 
-    def _grouped(self, names: dict[Link, str]) -> dict[str, Tally]:
-        return {
-            group: self._sum(self.accounts[link] for link, name in names.items() if name == group)
-            for group in dict.fromkeys(names.values())
-        }
-
-    @staticmethod
-    def _sum(accounts: Iterable[Account]) -> Tally:
-        held = list(accounts)
-        return Tally(
-            sum(int(account.bytes.sum()) for account in held),
-            sum(int(account.messages.sum()) for account in held),
-        )
+    def _grouped(self, name_of: Callable[[Link], str]) -> dict[str, Tally]:
+        groups: dict[str, Tally] = {}
+        for link in sorted(self.accounts):
+            name = name_of(link)
+            groups[name] = groups.get(name, Tally()).with_account(self.accounts[link])
+        return groups
 
 
 def _enter(accounts: dict[Link, Account], link: Link, account: Account) -> None:
     """Adds to the link's account: several hosts may have been at one end of it."""
     accounts[link] = accounts[link] + account if link in accounts else account
-
-
-def tallies_by_link(meters: Iterable[Meter]) -> dict[str, Tally]:
-    """What stations have metered so far; each message counts once, as on the bill."""
-    return Bill(meters, 0).by_link()

@@ -18,6 +18,7 @@ from tallyroom.protocols.studies import studies
 from tallyroom.simulation.bench.command import BENCHMARKS
 from tallyroom.simulation.command.common import Json
 from tallyroom.simulation.networks.profile import SUMMARIES
+from tallyroom.simulation.reports.terminal import err
 from tallyroom.simulation.reports.trust import promises, show_promises
 from tallyroom.simulation.runtimes import runtimes
 
@@ -44,10 +45,13 @@ def _networks() -> dict[str, str]:
 
 def _figures() -> dict[str, str]:
     from tallyroom.simulation.reproduce.registry import (
-        FIGURES,  # imports matplotlib, which is slow to load
+        loadable,  # imports matplotlib, which is slow to load
     )
 
-    return {name: figure.claim for name, figure in FIGURES.items()}
+    figures, broken = loadable()
+    for why in broken:
+        err.print(f"left out: {why}", markup=False)
+    return {figure.name: figure.claim for figure in figures}
 
 
 def _benchmarks() -> dict[str, str]:

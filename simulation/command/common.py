@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
+from tallyroom.protocols.errors import LocalError
+
 
 def option(group: str, help: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=group, **more)
@@ -93,7 +95,13 @@ class SimulationOptions:
 class QuestionOptions:
     """How a question is put, wherever."""
 
-    epsilon: Annotated[str, option(PRIVACY, "Privacy budget ε; inf adds no noise.")] = "1"
+    epsilon: Annotated[
+        str | None, option(PRIVACY, "Privacy budget ε, 1 if left out; inf adds no noise.")
+    ] = None
+    rho: Annotated[
+        str | None,
+        option(PRIVACY, "Privacy budget in ρ of zCDP instead, for --noise-law gaussian."),
+    ] = None
     delta: Annotated[float, option(PRIVACY, "Privacy budget δ, for mechanisms that need it.")] = 0.0
     noise: Annotated[
         str | None,
@@ -133,6 +141,15 @@ class QuestionOptions:
         bool, option(OUTPUT, "Print one JSON object and nothing else.", "--json")
     ] = False
 
+    @property
+    def granted(self) -> str:
+        """The budget as `PrivacyLoss.granted` reads it. Raises `LocalError`."""
+        if self.rho is None:
+            return "1" if self.epsilon is None else self.epsilon
+        if self.epsilon is not None:
+            raise LocalError("the privacy budget is given by --epsilon or by --rho, not by both")
+        return f"rho {self.rho}"
+
 
 class Asking(TypedDict):
     """What of them `run` of a federation takes, simulated or deployed, beside the question."""
@@ -150,7 +167,7 @@ class Asking(TypedDict):
 
 def asking(options: QuestionOptions) -> Asking:
     return {
-        "epsilon": options.epsilon,
+        "epsilon": options.granted,
         "noise": options.noise,
         "noise_law": options.noise_law,
         "unit": options.unit,

@@ -13,6 +13,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Totals
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.simulation.command.common import Json
+from tallyroom.simulation.command.reconcile import names_of, reconcile
 from tallyroom.storage.ledger import Ledger
 
 FILE = "ledger.sqlite"
@@ -39,16 +40,16 @@ class LedgerReport:
             "tight": {"epsilon": _plain(self.tight), "delta": self.delta},
             "spends": [
                 {"receipt": receipt, "data": data, **loss.encode(), "written": written}
-                for receipt, data, loss, written in self._spends()
+                for receipt, data, loss, written in self.spends()
             ],
         }
 
-    def _spends(self) -> Iterator[tuple[str, str, PrivacyLoss, str]]:
+    def spends(self) -> Iterator[tuple[str, str, PrivacyLoss, str]]:
         for receipt, data, text, delta, written in self.rows:
             yield receipt, data, PrivacyLoss.read(text, delta), written
 
     def lines(self) -> Iterator[str]:
-        for receipt, data, loss, written in self._spends():
+        for receipt, data, loss, written in self.spends():
             size = f"{loss.size:g}" if loss.bounded else "∞"
             size = f"{loss.letter} {size:<8} δ {float(loss.delta):<8.2g}"
             yield f"{written}  {size} {receipt}  {data}"
@@ -91,19 +92,50 @@ commands = typer.Typer()
 
 @commands.command()
 def ledger(
-    path: Annotated[
-        Path,
+    paths: Annotated[
+        list[Path],
         typer.Argument(help="ledger.sqlite of a server, a coordinator or a party, or its folder."),
     ],
     delta: Annotated[
         float, typer.Option(help="The total δ at which the tighter total is stated.")
     ] = DEFAULT_CAP_DELTA,
+    compare: Annotated[
+        bool,
+        typer.Option("--reconcile", help="Show the releases that not all of the ledgers have."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List what a ledger has spent, oldest first, with the plain sums and a tighter total."""
-    report = read_ledger(path, delta)
+    """List what a ledger has spent, oldest first, with the plain sums and a tighter total; or
+    compare several ledgers: exit code 3 if they differ."""
+    if compare:
+        _compare(paths, delta, as_json)
+        return
+    if len(paths) > 1:
+        raise LocalError("several ledgers are only compared: give --reconcile")
+    report = read_ledger(paths[0], delta)
     if as_json:
         print(json.dumps(report.as_json(), allow_nan=False))
         return
     for line in report.lines():
         print(line)
+
+
+def _compare(paths: list[Path], delta: float, as_json: bool) -> None:
+    if len(paths) < 2:
+        raise LocalError("--reconcile compares two ledgers or more")
+    names = names_of(paths)
+    reports = [read_ledger(path, delta) for path in paths]
+    spent = [[(receipt, loss) for receipt, _, loss, _ in report.spends()] for report in reports]
+    rows = reconcile(dict(zip(names, spent, strict=True)))
+    if as_json:
+        paid = [
+            {"run": row.number, "paid": {k: v and v.encode() for k, v in row.paid.items()}}
+            for row in rows
+        ]
+        print(json.dumps({"schema": 1, "ledgers": names, "disagreements": paid}))
+    else:
+        for row in rows:
+            print(row.line())
+        print(f"{len(names)} ledgers agree" if not rows else f"{len(rows)} releases differ")
+    if rows:
+        raise typer.Exit(3)

@@ -148,10 +148,10 @@ def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
         if thresholds is not None and error is not None:
             return thresholds.for_error(spec, error, most_bytes)
         if thresholds is not None and most_bytes is not None:
-            return thresholds.for_bytes(spec, options.epsilon, most_bytes)
+            return thresholds.for_bytes(spec, options.granted, most_bytes)
         if error is not None:
             return least_epsilon(rehearse, spec, error)
-        return plan(rehearse, spec, options.epsilon)
+        return plan(rehearse, spec, options.granted)
 
     return planned
 

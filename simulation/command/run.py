@@ -179,12 +179,14 @@ def simulated(
     options: RunOptions | CompareOptions,
 ) -> "Result":
     simulation = federation_of(dataset, spec, options)
-    about = about_run(question.name, spec, options) | {
-        "servers": simulation.servers,
-        "trust": str(simulation.settled(question).threat_model(simulation.servers)),
-        "party_sends": aggregator_named(spec).party_bytes,
-        "predicted": simulation.predicted_links(question),
-    }
+    about: dict[str, object] = {}
+    if options.out is not None:
+        about = about_run(question.name, spec, options) | {
+            "servers": simulation.servers,
+            "trust": str(simulation.settled(question).threat_model(simulation.servers)),
+            "party_sends": aggregator_named(spec).party_bytes,
+            "predicted": simulation.predicted_links(question),
+        }
     with (
         simulation as federation,
         show_progress() as shown,
@@ -220,7 +222,7 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
     return {
         "statistic": name,
         "aggregator": spec,
-        "epsilon": options.epsilon,
+        "epsilon": options.granted,
         "delta": options.delta,
         "noise": options.noise,
         "noise_law": options.noise_law,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyroom.protocols.statistics.drawing import SEVERAL
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.compared_programs import STATISTIC
 from tallyroom.simulation.machine import machine
@@ -175,7 +176,6 @@ class MeterReport:
 
     def bytes_figure(self) -> "Figure":
         """Bytes by pair, the largest first, stacked by the sender's phase."""
-        from tallyroom.protocols.statistics.drawing import SEVERAL
         from tallyroom.simulation.reports.figures import new_figure
 
         pairs = sorted(self.metered.pairs, key=lambda pair: -pair.total.bytes)[:MOST_BARS]
@@ -198,8 +198,6 @@ class MeterReport:
         """CPU and peak memory by member, those with most CPU first."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-
-        from tallyroom.protocols.statistics.drawing import SEVERAL
 
         uses = sorted(self.metered.uses.items(), key=lambda each: -each[1].cpu_seconds)[:MOST_BARS]
         height = 1.6 + 0.28 * len(uses)

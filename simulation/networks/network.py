@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.simulation.networks.profile import PROFILES, Profile, profile_of
+from tallyroom.simulation.networks.profile import Profile, profile_of
 
-ROLES = {role.name.lower(): role for role in (Role.PARTY, Role.SERVER, Role.COORDINATOR)}
+ROLES = {"party": Role.PARTY, "server": Role.SERVER, "coordinator": Role.COORDINATOR}
 WAYS = ("relays", "namespaces")
 BY = "by"
 
@@ -28,9 +28,6 @@ class Network:
 
 def everywhere(profile: Profile) -> Network:
     return Network(dict.fromkeys(ROLES.values(), profile))
-
-
-NAMED = {name: everywhere(profile) for name, profile in PROFILES.items()}
 
 
 def network_of(text: str) -> Network:

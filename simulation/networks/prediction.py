@@ -8,7 +8,8 @@ import numpy as np
 
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protocols.wire.meter import Bill
-from tallyroom.simulation.networks.network import NAMED, Network
+from tallyroom.simulation.networks.network import Network, network_of
+from tallyroom.simulation.networks.profile import PROFILES
 
 SETTLING = 2
 """One-way delays of the call for the servers' accounts."""
@@ -100,8 +101,8 @@ def split(bill: Bill, seconds: Mapping[str, float], network: Network) -> dict[st
         "network_seconds": waited,
         "computing_seconds": whole - waited,
         "predicted_seconds": {
-            name: whole - waited + waiting_seconds(bill, other, first)
-            for name, other in NAMED.items()
+            name: whole - waited + waiting_seconds(bill, network_of(name), first)
+            for name in PROFILES
         },
     }
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError, TallyError
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.simulation.networks.network import NAMED
+from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.networks.prediction import server_bytes, waiting_seconds
+from tallyroom.simulation.networks.profile import PROFILES
 from tallyroom.simulation.planning.rehearsal import Part, Rehearsal
 from tallyroom.simulation.result import Result
 
@@ -179,7 +180,7 @@ def plan(rehearse: Rehearsal, spec: str, epsilon: float | str) -> Planned:
         numbers["server"],
         numbers["total"],
         result.bill.rounds,
-        {name: numbers["computing"] + numbers[name] for name in NAMED},
+        {name: numbers["computing"] + numbers[name] for name in PROFILES},
         int(memory * rehearse.whole.rows / parts[-1].rows),
     )
 
@@ -207,7 +208,7 @@ def _numbers(result: Result) -> dict[str, float]:
         "server": float(server_bytes(bill)),
         "total": float(bill.total.bytes),
         "computing": sum(v for k, v in result.seconds.items() if k != "start"),
-        **{name: waiting_seconds(bill, network, True) for name, network in NAMED.items()},
+        **{name: waiting_seconds(bill, network_of(name), True) for name in PROFILES},
     }
 
 

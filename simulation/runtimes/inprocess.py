@@ -29,7 +29,7 @@ from tallyroom.protocols.run.receipts import signer
 from tallyroom.protocols.wire.loop import InMemory, Job, MessageLoop, Node, Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.meter import Bill, Meter, relayed, tallies_by_link
+from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.misbehaviour import ScriptedBlock
@@ -337,7 +337,7 @@ class InProcess(LoopRuntime[Participant]):
         meters = [meter for each in self._servers if (meter := each.meters.get(run)) is not None]
         ours = self._coordinator.meters.get(run)
         submitted = submitted_to(meters, parties)
-        links = tallies_by_link(meters if ours is None else [*meters, ours])
+        links = Bill(meters if ours is None else [*meters, ours], parties).by_link()
         return Progress(
             phase,
             parties,

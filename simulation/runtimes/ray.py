@@ -22,7 +22,7 @@ from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.loop import Job, MessageLoop, Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
-from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
+from tallyroom.protocols.wire.meter import Bill, Direction, Meter
 from tallyroom.simulation.runtimes.actor_handles import ActorHandle, Told
 from tallyroom.simulation.runtimes.actors import (
     Call,
@@ -256,7 +256,7 @@ class Ray(LoopRuntime[ActorHandle]):
         servers = [meter for (role, _), meter in self._watched.items() if role is Role.SERVER]
         submitted = submitted_to(servers, parties)
         refusing = np.isin(np.arange(parties), list(self._refusing))
-        links = tallies_by_link(self._watched.values())
+        links = Bill(self._watched.values(), 0).by_link()
         closed = phase == "release"
         return Progress(
             phase,

@@ -175,6 +175,10 @@ class TestRunningSum(StatisticContract):
         return replace(found, columns={**found.columns, "time": np.arange(1.0, records + 1)})
 
 
+class TestRunningSumByTree(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="tree")
+
+
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     """Those of pairs, of points on demand and of a curator, and those that release no sum but what
     servers chose, have machines or noise of their own, and their own tests."""

@@ -1,8 +1,10 @@
-"""A disk that is full."""
+"""A disk that is full, and a ledger that is held."""
 
 import resource
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 from tallyroom.simulation.runtimes.processes import Processes
 
@@ -18,3 +20,11 @@ def full(federation: Processes, name: str, room: int) -> Iterator[None]:
         yield
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def locked(ledger: Path) -> Iterator[None]:
+    """Another process holds a ledger: nobody else reads or writes it."""
+    with closing(sqlite3.connect(ledger, timeout=10.0, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        yield

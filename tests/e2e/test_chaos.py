@@ -1,11 +1,11 @@
-"""Some rounds of chaos; `make chaos` runs two hundred."""
+"""Some rounds of chaos; `make chaos` runs three hundred."""
 
 from pathlib import Path
 
 import pytest
 
 from tallyroom.protocols.aggregation import aggregators
-from tests.e2e.chaos import FILL, KINDS, PAIRS, REFUSE, chaos
+from tests.e2e.chaos import FILL, KINDS, LOCK, PAIRS, REFUSE, STOP, TERM, chaos
 
 
 @pytest.mark.parametrize("aggregator", ["additive", "fss", "masking", "prio3", "shamir"])
@@ -27,6 +27,15 @@ def test_full_disks_and_rubbish_change_no_answer(kind: str, tmp_path: Path) -> N
     tally = chaos(kind, 6, tmp_path, seed=11, longest=0.2, harms=(FILL, REFUSE))
     assert tally.rounds == sum(tally.harms.values()) == 6
     assert len(tally.harms) == 2
+    assert not tally.differences
+
+
+def test_processes_that_stop_or_stand_still_and_held_ledgers_change_no_answer(
+    tmp_path: Path,
+) -> None:
+    tally = chaos("three servers", 6, tmp_path, seed=15, longest=0.2, harms=(TERM, STOP, LOCK))
+    assert tally.rounds == sum(tally.harms.values()) == 6
+    assert len(tally.harms) == 3
     assert not tally.differences
 
 

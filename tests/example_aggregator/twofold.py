@@ -35,12 +35,15 @@ class Twofold(NoiseLaw):
     has_shares: ClassVar[bool] = True
 
     @classmethod
-    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity) -> "Twofold":
+    def calibrated(cls, loss: PrivacyLoss, sensitivity: Sensitivity, shares: int = 1) -> "Twofold":
         exact = DiscreteLaplace.calibrated(loss, sensitivity).scale
         return cls(DiscreteLaplace(Fraction(math.ceil(4 * exact), 4)))
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         return self.one.loss(sensitivity)
+
+    def concentrated(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        return self.one.concentrated(sensitivity)
 
     def words(self, step: float = 1.0) -> str:
         return f"two of {self.one.words(step)}"

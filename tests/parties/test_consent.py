@@ -141,7 +141,10 @@ def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
     locked._db.execute("BEGIN EXCLUSIVE")
     consent._ledger._db.execute("PRAGMA busy_timeout = 0")
     asked = asking(a_query(epsilon=Fraction(1)))
-    assert reason(parties.handle(asked).messages) == "its ledger cannot be written"
+    assert (
+        reason(parties.handle(asked).messages)
+        == "it waits for its disk: the ledger cannot be written: database is locked"
+    )
     locked._db.execute("ROLLBACK")
     assert {m.phase for m in parties.handle(asked).messages} == {Phase.SUBMIT}
     locked.close()

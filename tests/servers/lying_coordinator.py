@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -21,13 +22,23 @@ from tests.servers.other_values import (
     names_of,
 )
 
+IN_RHO: dict[str, Any] = {
+    "statistic": COUNTS,
+    "noise": Placement.EACH_SERVER,
+    "honest": 0,
+    "law": "gaussian",
+    "epsilon": Fraction(1, 5),
+    "delta": 0.0,
+}
 TOGETHER: dict[str, dict[str, Any]] = {
+    "rho": IN_RHO,
     "parameter inside": {"noise": Placement.PER_PAIR},
     "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
 }
 """What must be changed as well for a query to be one."""
 
 INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
+    "rho": IN_RHO,
     "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
     "noise": {"statistic": COUNTS},
     "law": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},

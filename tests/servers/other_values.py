@@ -37,6 +37,7 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "asking": lambda query: "00" * 16,
     "honest": lambda query: query.honest % query.servers + 1,
     "law": lambda query: "twofold" if query.law == "laplace" else "laplace",
+    "rho": lambda query: "1/50",
 }
 """Another value for every field of a query."""
 

@@ -103,8 +103,11 @@ def test_running_sums(tally_here: Tally) -> None:
     exact = document(tally_here, *words, "--epsilon", "inf")
     assert exact["estimate"]["y"] == pytest.approx(exact["truth"]["y"], abs=1e-6)
     noisy = document(tally_here, *words, "--epsilon", 1)
-    # Scale 4/ε on each of 8 nodes, from two servers.
-    assert 0 < noisy["error"]["max"] < 20 * np.sqrt(2 * 8 * 2 * 4**2)
+    # Two servers' noise on the blocks, or of scale 4/ε on the 8 nodes above a leaf.
+    assert 0 < noisy["error"]["max"] < 10 * np.sqrt(2 * 60)
+    tree = document(tally_here, *words, "--epsilon", 1, "--strategy", "tree")
+    assert 0 < tree["error"]["max"] < 20 * np.sqrt(2 * 8 * 2 * 4**2)
+    assert "tree" in tree["privacy"]["mechanism"]
 
 
 @pytest.mark.parametrize(

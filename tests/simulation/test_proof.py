@@ -79,9 +79,10 @@ FREE = {"deadline", "fresh"}
 
 
 OF_SHARED_NOISE = {"honest"}
+OF_GAUSSIAN_NOISE = {"rho"}
 
 
-@pytest.mark.parametrize("field", sorted(FIELDS - OF_SHARED_NOISE))
+@pytest.mark.parametrize("field", sorted(FIELDS - OF_SHARED_NOISE - OF_GAUSSIAN_NOISE))
 def test_the_answer_to_another_question_is_refused_by_field(
     opened: Opened, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,19 @@ def test_so_is_one_whose_shared_noise_takes_other_servers_to_be_honest() -> None
     opened.prove(asked)
     with pytest.raises(RunFailed, match="its honest is not as asked"):
         opened.prove(replace(asked, honest=1))
+
+
+def test_so_is_one_that_was_granted_other_rho() -> None:
+    """The ε that goes with it is the same to six digits."""
+    other = Fraction(1, 50) + Fraction(1, 10**9)
+    granted = PrivacyLoss.concentrated(Fraction(1, 50)).as_epsilon
+    assert PrivacyLoss.concentrated(other).as_epsilon == granted
+    asked = replace(QUESTION, epsilon=granted, law="gaussian", rho="1/50")
+    with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
+        opened = runtime.ask(asked, lambda _: None)
+    opened.prove(asked)
+    with pytest.raises(RunFailed, match="its rho is not as asked"):
+        opened.prove(replace(asked, rho=str(other)))
 
 
 @pytest.mark.parametrize("parameter", [f.name for f in dataclasses.fields(Histogram)])

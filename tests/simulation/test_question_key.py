@@ -32,6 +32,7 @@ OTHERS: dict[str, Any] = {
     "fresh": True,
     "honest": 1,
     "law": "twofold",
+    "rho": "1/50",
 }
 
 

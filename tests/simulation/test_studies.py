@@ -26,7 +26,7 @@ from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress
-from tallyroom.simulation.study import AskingOptions
+from tallyroom.simulation.study import AskingOptions, StudyQuestion
 from tallyroom.simulation.verification import verify
 
 MEAN = Mean("score", lower=0.0, upper=1.0)
@@ -326,5 +326,8 @@ def test_a_loss_in_rho_is_not_asked_as_none() -> None:
     """It has no ε, which in a question means no noise."""
     options = AskingOptions(None, "record", None, 1.0, False, lambda _: None, "laplace")
     grant = Grant(PrivacyLoss.concentrated(Fraction(1, 10)))
-    with pytest.raises(LocalError, match="asked for an epsilon, not for ρ"):
-        options.question(Mean(), "additive", grant, Placement.EACH_SERVER)
+    asked = options.question(Mean(), "additive", grant, Placement.EACH_SERVER)
+    assert (asked.rho, asked.epsilon) == ("1/10", Fraction("0.447214"))
+    ask = Ask(Mean(), Fraction(1))
+    with pytest.raises(LocalError, match="a study is asked for an epsilon, not for ρ"):
+        options.of(StudyQuestion(ask, grant, "", lambda _: None))

@@ -112,7 +112,8 @@ def test_of_sums(statistic: Statistic, servers: int) -> None:
         (Ecdf(lower=0, upper=1, thresholds=32), 0.5),
         (Ecdf(lower=0, upper=1, thresholds=32, strategy="tree"), 0.5),
         (CumulativeHistogram(lower=0, upper=1, thresholds=32), 0.1),
-        (RunningSum(lower=0, upper=1, steps=20), 1.0),
+        (RunningSum(lower=0, upper=1, steps=200), 1.0),
+        (RunningSum(lower=0, upper=1, steps=20, strategy="tree"), 1.0),
     ],
     ids=lambda each: str(each),
 )

@@ -120,7 +120,7 @@ nothing above L/(L+1)·ε can be right. The event has ln(p/p') = 2.1; halved noi
 1.25 goes into the bounds: above the 2.67 that are due by 5.5 standard deviations."""
 
 RUNNING = Attack(
-    RunningSum(lower=0.0, upper=1.0, steps=2),
+    RunningSum(lower=0.0, upper=1.0, steps=2, strategy="tree"),
     Fraction(2),
     (1.0, 1),
     (0.0, 1),
@@ -130,6 +130,19 @@ RUNNING = Attack(
 )
 """Both sums move by the whole width, which one noise explains: Theorem 3's scale has no slack. The
 event has ln(p/p') = 1.5; halved noise gives 3.1, of which 0.5 goes into the bounds."""
+
+
+BLOCKS = Attack(
+    RunningSum(lower=0.0, upper=1.0, steps=2),
+    Fraction(1),
+    (1.0, 1),
+    (0.0, 1),
+    lambda views: views[:, 0] >= RunningSum(lower=0.0, upper=1.0).encoding.grid.steps,
+    1.0,
+    4000,
+)
+"""One block of two moves, by the whole width: p = e^ε·p' exactly, p = 0.5. Halved noise has 2ε,
+of which 0.5 goes into the bounds."""
 
 
 def neighbours_ratio(scale: float) -> float:
@@ -160,9 +173,10 @@ gives 1.39, of which 0.43 goes into the bounds."""
         (HIERARCHY, "additive"),
         (HIERARCHY, KEYS),
         (TWO_LEVELS, "additive"),
+        (BLOCKS, "additive"),
         (POINTS, KEYS),
     ],
-    ids=["hierarchy-additive", "hierarchy-fss", "two-levels", "points-on-demand"],
+    ids=["hierarchy-additive", "hierarchy-fss", "two-levels", "blocks", "points-on-demand"],
 )
 def test_what_can_be_measured_is_what_is_due(
     monkeypatch: pytest.MonkeyPatch, attack: Attack, aggregator: str
@@ -190,8 +204,14 @@ def test_less_than_epsilon_can_be_measured(
 
 @pytest.mark.parametrize(
     ("attack", "aggregator"),
-    [(HIERARCHY, "additive"), (TREE, "additive"), (RUNNING, "additive"), (POINTS, KEYS)],
-    ids=["hierarchy", "tree", "running-sum", "points-on-demand"],
+    [
+        (HIERARCHY, "additive"),
+        (TREE, "additive"),
+        (RUNNING, "additive"),
+        (BLOCKS, "additive"),
+        (POINTS, KEYS),
+    ],
+    ids=["hierarchy", "tree", "running-sum", "blocks", "points-on-demand"],
 )
 def test_noise_that_was_halved_is_caught(
     monkeypatch: pytest.MonkeyPatch, attack: Attack, aggregator: str

@@ -1,6 +1,7 @@
 """The machines of the shuffle model: one class per role, which shows what that role may see."""
 
 import struct
+from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -31,7 +32,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
-from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Message, Phase, Role
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Message, Phase, Role, body_of
 
 PART_BYTES = MAX_WIRE_BYTES // 4
 """How many bytes of reports the shuffler puts in one message, at most."""
@@ -216,8 +217,8 @@ class ShuffleCollector(Collector):
         """Sends the key to the parties, and to nobody else, right after the question."""
         step = super().start()
         assert isinstance(step, Continue)
-        everyone = np.arange(self._query.parties, dtype=np.uint32)
-        key = self._message(Phase.KEYS, Role.PARTY, everyone, self._sealing.public)
+        to_parties = step.messages[-1]
+        key = replace(to_parties, phase=Phase.KEYS, body=body_of(self._sealing.public))
         return Continue((*step.messages, key))
 
     def _share(self, message: Message) -> Step:

@@ -19,7 +19,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Message, Phase
-from tallyroom.simulation.misbehaviour import lying_machine
+from tallyroom.simulation.lying_parties import lying_machine
 from tests.samples import a_query
 
 PARTIES = 6

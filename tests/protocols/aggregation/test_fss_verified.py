@@ -21,7 +21,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.simulation import Federation
-from tallyroom.simulation.misbehaviour import lying_machine
+from tallyroom.simulation.lying_parties import lying_machine
 from tests.protocols.aggregation.fss_samples import PLAIN
 from tests.protocols.aggregation.fss_verified_runs import (
     FSS,

@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.conformance import NoiseLawContract
+from tallyroom.protocols.privacy.conformance import LOSSES, NoiseLawContract
+from tallyroom.protocols.privacy.gaussian import DiscreteGaussian
 from tallyroom.protocols.privacy.loss import NO_LOSS, UNBOUNDED, PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.privacy.noise_law import Sensitivity, noise_law_named
@@ -17,6 +18,16 @@ class TestDiscreteLaplace(NoiseLawContract):
 
 class TestLittleDiscreteLaplace(NoiseLawContract):
     law = DiscreteLaplace(Fraction(1, 2))
+
+
+class TestDiscreteGaussian(NoiseLawContract):
+    law = DiscreteGaussian(Fraction(25, 3))
+    losses = LOSSES[1:]
+
+
+class TestLittleDiscreteGaussian(NoiseLawContract):
+    law = DiscreteGaussian(Fraction(1, 3))
+    losses = LOSSES[1:]
 
 
 def test_a_law_that_is_not_there_is_one_clear_line() -> None:

@@ -81,7 +81,7 @@ def test_running_sums_need_theorem_3s_scale_and_no_more(points: int) -> None:
     steps = np.arange(1, points + 1)
     exact = max(least_shift(matrix, (steps >= t).astype(float)) for t in steps)
     for upper in (1.0, 3.0):
-        statistic = RunningSum(lower=0.0, upper=upper, steps=points)
+        statistic = RunningSum(lower=0.0, upper=upper, steps=points, strategy="tree")
         assert planned(statistic).plan.sensitivity.l1 == pytest.approx(
             exact * statistic.encoding.grid.steps
         )

@@ -10,7 +10,8 @@ import pytest
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Memory
 from tallyroom.protocols.aggregation.rosters import Fault
-from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.errors import NotWritten, TallyError
+from tallyroom.protocols.privacy.ledger import LedgerRefusal
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query, decode_query, run_name
 from tallyroom.protocols.randomness import Randomness
@@ -32,13 +33,13 @@ class Station(Participant):
     """A server whose ledger the test holds."""
 
     def __init__(self) -> None:
-        super().__init__(Role.SERVER, self.pay)
+        super().__init__(Role.SERVER, self.write)
         self.paid: list[Spend] = []
-        self.refuses = False
+        self.refuses: TallyError | None = None
 
-    def pay(self, spends: Sequence[Spend]) -> None:
-        if self.refuses and spends:
-            raise TallyError("the disk is full")
+    def write(self, spends: Sequence[Spend]) -> None:
+        if self.refuses is not None and spends:
+            raise self.refuses
         self.paid += spends
 
     def is_addressed(self, message: Message) -> bool:
@@ -202,15 +203,63 @@ def test_nothing_leaves_when_the_spend_cannot_be_written(station: Station) -> No
     """Written before released: a ledger that fails stops the share, and for good."""
     station.handle(ask())
     station.handle(submit(0, 1, 2, 3))
-    station.refuses = True
+    station.refuses = NotWritten("the disk is full")
     outcome = station.handle(release())
     assert outcome.messages == []
     assert outcome.finished == Failed("the disk is full")
     assert reasons(outcome) == [("ledger", "the disk is full")]
-    station.refuses = False
+    station.refuses = None
     assert reasons(station.handle(release()))[0][1].endswith("over")
     sent = [link.phase for way, link in station.meters[RUN].accounts if way is Direction.SENT]
     assert sent == [Phase.ROSTER]
+
+
+def unpaid(station: Station) -> Reply:
+    """A patient station was told to release, and its ledger cannot be written."""
+    station.patient = True
+    station.handle(ask())
+    station.handle(submit(0, 1, 2, 3))
+    station.refuses = NotWritten("the disk is full")
+    return station.handle(release())
+
+
+def test_a_patient_station_keeps_a_step_until_it_can_be_paid_for(station: Station) -> None:
+    """Nothing leaves meanwhile, and nothing else happens in the run; afterwards all of it does."""
+    outcome = unpaid(station)
+    assert (outcome.messages, outcome.refused, outcome.finished) == ([], [], None)
+    assert outcome.unpaid == station.unpaid(RUN) == "the disk is full"
+    assert station.pay(RUN).unpaid
+    with pytest.raises(NotWritten, match="the disk is full"):
+        station.handle(release())
+    assert station.expire(RUN) == Reply(RUN)
+    assert station.paid == []
+    station.refuses = None
+    (share,) = station.pay(RUN).messages
+    assert share.phase is Phase.SHARE
+    assert len(station.paid) == 1
+    assert station.unpaid(RUN) == ""
+    assert station.pay(RUN) == Reply(RUN)
+    assert [m.body.tobytes() for m in station.handle(release()).messages] == [share.body.tobytes()]
+
+
+def test_what_was_to_happen_after_an_unpaid_step_happens_then(station: Station) -> None:
+    unpaid(station)
+    assert station.advance(RUN, lambda _: Failed("no more")) == Reply(RUN)
+    assert station.pay(RUN).finished is None
+    station.refuses = None
+    outcome = station.pay(RUN)
+    assert [message.phase for message in outcome.messages] == [Phase.SHARE]
+    assert outcome.finished == Failed("no more")
+
+
+def test_a_step_that_the_ledger_refuses_after_all_ends_the_run(station: Station) -> None:
+    unpaid(station)
+    station.refuses = LedgerRefusal("nothing is left")
+    outcome = station.pay(RUN)
+    assert outcome.finished == Failed("nothing is left")
+    assert not outcome.messages
+    assert not station.paid
+    assert not station.is_open(RUN)
 
 
 def test_the_spend_is_written_before_the_share_is_handed_out(station: Station) -> None:

@@ -362,6 +362,7 @@ def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
         {"records": 5, "records_per_unit": 2},
         {"delta": 1e-6},
         {"law": "twofold"},
+        {"law": "gaussian", "epsilon": Fraction(1, 5), "rho": "1/50"},
     ],
     ids=str,
 )

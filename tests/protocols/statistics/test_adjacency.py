@@ -37,6 +37,7 @@ UNIT = {"lower": 0.0, "upper": 1.0}
 MORE: tuple[Statistic, ...] = (
     RunningSum(lower=0.0, upper=1.0, steps=8),
     RunningSum(lower=-1.0, upper=1.0, steps=4),
+    RunningSum(lower=-1.0, upper=1.0, steps=4, strategy="tree"),
     Roc(lower=0.0, upper=1.0, thresholds=4, labels="public"),
     PrCurve(lower=0.0, upper=1.0, thresholds=4, labels="public", strategy="tree"),
     AveragePrecision(lower=0.0, upper=1.0, thresholds=4, strategy="hb"),

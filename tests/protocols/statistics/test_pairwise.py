@@ -358,7 +358,7 @@ def test_a_query_of_pairs_crosses_the_wire(statistic: Pairs, noise: Placement) -
     assert again.stream == query.stream
     inside = again.circuit_noise
     assert isinstance(inside, CircuitLaplace) == (noise is Placement.PER_PAIR)
-    assert (again.numeric_delta > 0) == (noise is Placement.PER_PAIR)
+    assert (again.loss.delta > 0) == (noise is Placement.PER_PAIR)
 
 
 def test_noise_is_drawn_where_the_query_says() -> None:

@@ -36,5 +36,5 @@ def test_impossible_times_are_refused(time: float) -> None:
 
 @pytest.mark.parametrize(("steps", "nodes"), [(1, 1), (2, 1), (4, 2), (64, 4), (1024, 6)])
 def test_the_sensitivity_is_theorem_3s(steps: int, nodes: int) -> None:
-    statistic = RunningSum(lower=0.0, upper=1.0, steps=steps)
+    statistic = RunningSum(lower=0.0, upper=1.0, steps=steps, strategy="tree")
     assert planned(statistic).plan.sensitivity.l1 == nodes * statistic.encoding.grid.steps

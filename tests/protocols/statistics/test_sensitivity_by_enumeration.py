@@ -19,6 +19,7 @@ from tallyroom.protocols.plans.thresholds import ThresholdGrid
 from tallyroom.protocols.privacy.class_curves import ClassCurves
 from tallyroom.protocols.privacy.curves import TreeStrategy
 from tallyroom.protocols.privacy.noise_law import Sensitivity
+from tallyroom.protocols.privacy.sums_over_time import TreeOverTime
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.choices import TopK
@@ -35,7 +36,7 @@ from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
-from tallyroom.protocols.statistics.running_sum import SumsOverTime, TreeOverTime
+from tallyroom.protocols.statistics.running_sum import SumsOverTime
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
 TINY, HUGE = 5e-324, 8.9e307
