@@ -162,7 +162,8 @@ class CoordinatorService(PeerDirectory):
         """Repeats what a host may have missed while it was away, except for runs that some servers
         do not know yet: they would refuse its submissions, and it is asked in turn anyway."""
         for run in self.runs.live.all():
-            submits = run.asked.done() and run.phase == "submit" and not run.asks_again
+            open_to_parties = run.phase == "submit" or self.coordinator.awaits_parties(run.run)
+            submits = run.asked.done() and open_to_parties and not run.asks_again
             if submits and not run.ended.done():
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):

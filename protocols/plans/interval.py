@@ -109,23 +109,20 @@ class Interval:
         return cls.sampled(counts, noise, count_deviations(counts, records), span)
 
     @classmethod
-    def joined(
-        cls, intervals: Sequence["Interval | None"], values: Column, covers: str
-    ) -> "Interval":
-        """Intervals of single values as one of all `values`, widened to hold them. If one of them
-        is not known, none is.
-
-        Precondition: noise was drawn for every value.
-        """
-        known = [each for each in intervals if each is not None]
-        for each in known:
-            if each.unknown:
-                return cls.none(len(values), each.unknown, covers)
+    def together(cls, parts: "Sequence[Interval | None]") -> "Interval | None":
+        """Those of several estimates, one after the other; None where there is none. If one is
+        unknown, all are."""
+        told = [each for each in parts if each is not None]
+        if not told or len(told) < len(parts):
+            return None
+        if unknown := [each for each in told if each.unknown]:
+            size = sum(len(each.errors) for each in told)
+            return cls.none(size, unknown[0].unknown, unknown[0].covers)
         errors, low, high = (
-            np.concatenate([getattr(each, name) for each in known])
+            np.concatenate([getattr(each, name) for each in told])
             for name in ("errors", "low", "high")
         )
-        return cls(errors, low, high, covers=covers).holding(values)
+        return replace(told[0], errors=errors, low=low, high=high)
 
     def holding(self, values: Column) -> "Interval":
         """Widened where it must be to hold these values."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
-from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
@@ -27,7 +26,7 @@ from tallyroom.protocols.plans.thresholds import (
     ThresholdGrid,
     as_written,
 )
-from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
+from tallyroom.protocols.privacy.curves import AUTO, CURVES, CurveStrategy
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
@@ -39,7 +38,7 @@ from tallyroom.protocols.statistics.cumulative import (
     Cumulative,
     OfQuantiles,
     at_quantiles,
-    strategy_option,
+    curve_option,
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
@@ -105,17 +104,16 @@ class Quantile(OfQuantiles, Cumulative):
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
-    strategy: str = strategy_option(
-        "Which counts get noise; max adds it to scores, and two servers choose the quantile. auto "
-        "is max for a few quantiles where two servers can, and a hierarchy elsewhere.",
-        ("auto", *STRATEGIES, "max"),
-        "auto",
+    strategy: str = curve_option(
+        "Which counts get noise, auto those of least variance; by max it is in scores, and two "
+        "servers choose the quantile. auto is max for a few quantiles where two servers can.",
+        "max",
     )
     within: tuple[float, ...] = ()
     fanned: bool = False
 
     name: ClassVar[str] = "quantile"
-    strategies: ClassVar[tuple[str, ...]] = ("auto", *STRATEGIES, "max")
+    strategies: ClassVar[tuple[str, ...]] = (AUTO, *CURVES, "max")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,12 +144,8 @@ class Quantile(OfQuantiles, Cumulative):
     def may_be_chosen(self) -> bool:
         """Whether nothing that was asked for is of curves alone."""
         possible = LEAST_IN_PARTS <= self.thresholds <= MAX_CANDIDATES
-        auto = self.strategy == "auto" and (self.smooth, self.randomizer) == ("monotone", AUTO)
+        auto = self.strategy == AUTO and (self.smooth, self.randomizer) == ("monotone", AUTO)
         return possible and (self.by_max or auto)
-
-    @property
-    def curve_name(self) -> str:
-        return AUTO_STRATEGY if self.strategy == "auto" else self.strategy
 
     @cached_property
     def grid(self) -> ThresholdGrid:
@@ -163,8 +157,9 @@ class Quantile(OfQuantiles, Cumulative):
             return self._choice(facts)
         step = self.grid.step
         words = f"quantiles are thresholds, up to {step:.3g} apart"
-        encoding = replace(self.encoding, grid_step=step, grid_words=words)
-        return NoisySum(encoding, self.curve_strategy, reusable=True)
+        strategy = self.strategy_by(facts)
+        encoding = replace(self.encoding_for(strategy), grid_step=step, grid_words=words)
+        return NoisySum(encoding, strategy, reusable=True)
 
     def _choice(self, facts: Facts) -> NoisyChoice:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
@@ -192,8 +187,9 @@ class Quantile(OfQuantiles, Cumulative):
         if (noise := release.noise) is None:
             return Answer(estimate, None, release.records, foretold=True)
         counts = self.unsmoothed(release) * release.records
-        errors = np.sqrt(self.curve_strategy.count_variances(noise.variance))
-        drawn = noise.width(self.curve_strategy.noises_in_count) * errors
+        strategy = self.strategy_of(release)
+        errors = np.sqrt(strategy.count_variances(noise.variance))
+        drawn = noise.width(strategy.noises_in_count) * errors
         if not np.isfinite(drawn).all():
             return release.without_errors(estimate, UNKNOWN_LAW)
         return Answer(
@@ -265,7 +261,7 @@ class CumulativeHistogram(Cumulative):
             sampled = Interval.of_expected_counts(estimate.values(), None, records, span)
             return Answer(estimate, None, records, foretold=True, population=sampled)
         counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
-        errors = bin_deviations(self.curve_strategy) * math.sqrt(noise.variance)
+        errors = bin_deviations(self.strategy_of(release)) * math.sqrt(noise.variance)
         interval = Interval.around(counts, errors, noise.width(), span).holding(estimate.values())
         sampled = Interval.of_expected_counts(estimate.values(), interval, records, span)
         return Answer(estimate, interval, records, foretold=noise.law_is_public, population=sampled)

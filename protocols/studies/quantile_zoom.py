@@ -37,6 +37,7 @@ from tallyroom.protocols.statistics.cumulative import at_quantiles
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.ecdf import AUTO_STRATEGY, UNITS_OF_A_RANK, Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.release import Intervals
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 END_SHARES = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
@@ -204,18 +205,17 @@ class QuantileZoom(Study):
             notes.append(f"the interval is from counts for {float(last):.3g} of ε")
             found.append((chosen, counted))
         values = np.array([chosen.number for chosen, _ in found])
-        intervals = {
-            covers: Interval.joined(
-                [counted.intervals[covers] for _, counted in found], values, covers
-            )
-            for covers in (NOISE, POPULATION)
-        }
+        intervals: Intervals = {}
+        for covers in (NOISE, POPULATION):
+            joined = Interval.together([counted.intervals[covers] for _, counted in found])
+            intervals[covers] = joined and joined.holding(values)
+        noise = intervals[NOISE]
         return Finding(
             at_quantiles(self.statistic.quantile, values.tolist()),
             tuple(dict.fromkeys(notes)),
-            deviations=intervals[NOISE].errors,
+            deviations=None if noise is None else noise.errors,
             statistic=inner if len(found) == 1 else None,
-            intervals={**intervals},
+            intervals=intervals,
         )
 
     def may_ask(self) -> tuple[Ask, ...]:

@@ -90,8 +90,8 @@ def show_data(rows: Mapping[str, Any]) -> None:
         print()
     print("a public file with its published schema: --data adult:FILE.csv")
     print("a file: --data FILE.csv, or 'FILE.csv?value=COLUMN&party=COLUMN'; also label=, score=,")
-    print("x=, y=, target=, time=COLUMN; missing=drop or a number, sep=;, positive=NAME,")
-    print("categories=A,B or @FILE, order=LOW,HIGH")
+    print("x=, y=, target=, time=, event=, group=COLUMN; missing=drop or a number, sep=;,")
+    print("positive=NAME, categories=A,B or @FILE, order=LOW,HIGH")
 
 
 def _lists() -> dict[str, str]:
