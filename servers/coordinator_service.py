@@ -29,8 +29,9 @@ from tallyroom.protos.progress import added, links_from_wire, links_to_wire, sub
 from tallyroom.servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from tallyroom.servers.dispatch import POLL_SECONDS, Dispatch
 from tallyroom.servers.enrolment import EnrolmentConfig
+from tallyroom.servers.health import Health
 from tallyroom.servers.message_service import Mailboxes, MessageService
-from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.metrics import Metrics, watch_ledger, watch_store
 from tallyroom.servers.peer_directory import PeerDirectory
 from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.runs import Runs
@@ -105,6 +106,7 @@ class CoordinatorService(PeerDirectory):
             self._store.durable,
             time.time if config.seed is None else None,
         )
+        self.health = Health(config.store, self._ledger, lambda: self.coordinator.waiting)
         self._joined = asyncio.Condition()
 
     async def _carry(self, outcome: Reply) -> None:
@@ -116,6 +118,13 @@ class CoordinatorService(PeerDirectory):
 
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
+        watch_store(metrics, self.health, self.coordinator)
+        self.runs.ended = metrics.ended
+        metrics.watch(
+            "tally_servers_away",
+            "Servers that are not connected.",
+            lambda: sum(server.away is not None for server in self.servers),
+        )
         metrics.watch(
             "tally_parties_present", "Parties that have joined.", lambda: self.coordinator.enrolled
         )

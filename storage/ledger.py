@@ -6,7 +6,7 @@ loss (`PrivacyLoss.text`), which begins with `rho` where the loss is concentrate
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, NotWritten
@@ -31,6 +31,7 @@ class Ledger:
         its releases there, and one that has fewer is refused. Raises `LocalError`."""
         self.filter = filter
         self._served = served
+        self._path = path
         try:
             if path is not None and served is not None and not _filled(path):
                 served.check(path, None)
@@ -78,7 +79,9 @@ class Ledger:
         return composed_epsilon(self._charges(), delta)
 
     def _charges(self) -> Charges:
-        rows = self._db.execute("SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2")
+        query = "SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2"
+        with _tried("read"):
+            rows = self._db.execute(query).fetchall()
         return {PrivacyLoss.read(text, delta): count for text, delta, count in rows}
 
     def rows(self) -> list[tuple[str, str, str, float, str]]:
@@ -134,6 +137,15 @@ class Ledger:
             "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
             (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta),
         )
+
+    def probe(self) -> None:
+        """Raises `NotWritten` if the ledger cannot be written now, as far as that can be told
+        without writing."""
+        if self._path is None:
+            return
+        with _tried("written"), closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as own:
+            own.execute("BEGIN IMMEDIATE")  # on a connection of its own: another thread may write
+            own.execute("ROLLBACK")
 
     def close(self) -> None:
         self._db.close()

@@ -52,6 +52,9 @@ from tallyroom.protocols.wire.messages import (
 HEAD = 8
 """Bytes that number a batch, in front of all that is said of it."""
 
+MOST_SHARES = 1 << 14
+"""Shares of one answer, of all servers and batches: all are kept until the end, to be checked."""
+
 STREAM_ACCEPTS: dict[Phase, Role] = {
     Phase.SUBMIT: Role.PARTY,
     Phase.EXCUSE: Role.COORDINATOR,
@@ -69,6 +72,10 @@ class StreamMachines:
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
         _one_round(aggregator)
+        if (most := MOST_SHARES // query.servers) < plan_of(query).batches:
+            raise LocalError(
+                f"a stream of {query.servers} servers has at most {most} batches: --batches"
+            )
 
     def party(
         self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness

@@ -13,19 +13,19 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.aggregation.rosters import members_of, points_body
-from tallyroom.protocols.aggregation.stream import HEAD
+from tallyroom.protocols.aggregation.stream import HEAD, MOST_SHARES
 from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
 from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.plans.stream import Stream
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
+from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.run.machines import collector_machine
 from tallyroom.protocols.run.receipts import decode_receipt, request_digest, share_digest
 from tallyroom.protocols.wire.messages import Role
 
-MAX_ANSWERS = 1 << 14
+MAX_ANSWERS = MOST_SHARES
 """Shares of one answer: of all servers, for all points that were asked one after another."""
 
 COORDINATOR = Role.COORDINATOR.label
@@ -109,7 +109,7 @@ class Evidence:
             collector = _collector(query)
         except LocalError as error:
             raise PeerError(COORDINATOR, str(error)) from None
-        if len(self.openings) * MAX_SERVERS > MAX_ANSWERS or not self.openings:
+        if len(self.openings) * query.servers > MAX_ANSWERS or not self.openings:
             raise PeerError(COORDINATOR, f"an answer in {len(self.openings)} openings")
         servers = {answer.server for answer in self.openings[0].answers}
         for opening in self.openings:

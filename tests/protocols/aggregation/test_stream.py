@@ -323,6 +323,18 @@ def test_aggregators_and_placements_without_streams_are_refused() -> None:
         asked(noise=Placement.JOINT)
 
 
+def test_long_streams_are_checked_to_the_end() -> None:
+    with Federation(parties=2, hosts=1, data="synthetic:stream?n=300", seed=1) as federation:
+        result = federation.run(RunningSum(steps=300, stream=True), "inf")
+    assert isinstance(result.estimate, Curve)
+    assert isinstance(result.truth, Curve)
+    assert result.estimate.y == pytest.approx(result.truth.y, abs=1e-6)
+    many = RunningSum(lower=0.0, upper=1.0, steps=4096, stream=True)
+    check(a_query(statistic=many, servers=4))
+    with pytest.raises(LocalError, match="5 servers has at most 3276 batches"):
+        check(a_query(statistic=many, servers=5))
+
+
 def test_times_that_are_none_are_refused_before_anything_is_asked() -> None:
     with (
         Federation(parties=4, data="synthetic:stream?n=20", seed=1) as federation,
