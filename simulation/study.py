@@ -73,11 +73,11 @@ class AskingOptions:
             raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
         return dataclasses.replace(self, for_study=True, report=question.report)
 
-    def setting(self, where: Setting, loss: PrivacyLoss) -> settling.Setting:
+    def setting(self, where: Setting, loss: PrivacyLoss) -> settling.PublicSetting:
         """What is public for settling how a question is put, when it is asked like this."""
         noise = None if self.noise is None else parse_noise(self.noise)[0]
         two = where.servers == 2 and self.law == LAPLACE and loss.rho is None
-        return settling.Setting(
+        return settling.PublicSetting(
             choose=two and noise in (None, Placement.JOINT) and where.aggregator.chooses,
             meet=two and noise is not Placement.PER_PAIR and where.aggregator.name == "additive",
             randomized=Offer.RANDOMIZE in where.aggregator.offers,

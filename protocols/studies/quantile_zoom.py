@@ -1,7 +1,7 @@
 """Quantiles by report noisy max: first roughly, then finely, and an interval from counts.
 
 A quantile that two servers choose among N cells is no finer than a cell. Where there are records
-enough for the ε at hand, a small share of it tells first where to look closer (`Search`).
+enough for the ε at hand, a small share of it tells first where to look closer (`RankSearch`).
 
 With many records, that is two thresholds around the quantile, quantiles themselves whose ranks lie
 a margin below and above: so wide a margin that the noise of the first question seldom crosses it.
@@ -67,7 +67,7 @@ MOST_CHOSEN = 8
 
 
 @dataclass(frozen=True)
-class Search:
+class RankSearch:
     """How one quantile of `records` records is looked for: its rank lies `margin` from those of the
     ends, each of which takes `end_share` of the search's ε. With a margin of 0, it is asked for
     itself, and looked for around what is found; with an `end_share` of 0 it is chosen at once."""
@@ -128,14 +128,16 @@ class Search:
         return (lower, self.around.bounds[1]) if below else (self.around.bounds[0], upper)
 
 
-def search_for(asked: Quantile, epsilon: Fraction, records: int, records_per_unit: int) -> Search:
+def search_for(
+    asked: Quantile, epsilon: Fraction, records: int, records_per_unit: int
+) -> RankSearch:
     """The search for one quantile that suits so many records and ε."""
     scale = UNITS_OF_A_RANK * records_per_unit / float(epsilon)
 
-    def around(share: Fraction) -> Search:
+    def around(share: Fraction) -> RankSearch:
         cells = min(asked.thresholds, COARSE)
         margin = math.ceil(scale / share * (math.log(cells) + SPARE))
-        return Search(asked, records, margin, share)
+        return RankSearch(asked, records, margin, share)
 
     best = around(END_SHARES[0])
     if len(best.ends) == 2:
@@ -144,10 +146,10 @@ def search_for(asked: Quantile, epsilon: Fraction, records: int, records_per_uni
     least = scale * (math.log(min(asked.thresholds, ROUGH)) + ROUGH_SPARE)
     for share in ROUGH_SHARES:
         if min(rank, records - rank) >= least / share:
-            return Search(asked, records, 0, share)
+            return RankSearch(asked, records, 0, share)
     searches = [around(share) for share in END_SHARES]
     best = max(searches, key=lambda search: len(search.ends))  # the first of those with most
-    return best if best.ends else Search(asked, records, 0, Fraction(0))
+    return best if best.ends else RankSearch(asked, records, 0, Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class QuantileZoom(Study):
         return self.statistic.columns
 
     @cached_property
-    def searches(self) -> tuple[Search, ...]:
+    def searches(self) -> tuple[RankSearch, ...]:
         part = self.epsilon / len(self.statistic.quantile)
         asked = replace(self.statistic, strategy="max", smooth="monotone")
         return tuple(
@@ -180,7 +182,7 @@ class QuantileZoom(Study):
             for q in self.statistic.quantile
         )
 
-    def _parts(self, search: Search) -> tuple[Fraction, Fraction, Fraction]:
+    def _parts(self, search: RankSearch) -> tuple[Fraction, Fraction, Fraction]:
         """Shares of the first question, of the second and of the counts."""
         part = Fraction(1, len(self.searches))
         chosen = part * (1 - search.counted_share)

@@ -18,7 +18,7 @@ from tallyroom.protocols.studies.quantile_zoom import COUNTED_SHARE, MOST_CHOSEN
 
 
 @dataclass(frozen=True)
-class Setting:
+class PublicSetting:
     """Where a question is put. Two servers may `choose` together there, or compute pairs on shares
     of the records (`meet`); `randomized` tells that parties randomize reports. A released count has
     so many `noises`, a unit of privacy so many records. `epsilon` is None without noise."""
@@ -37,7 +37,7 @@ class Setting:
 
 
 def settled(
-    asked: Statistic | Study, where: Setting, published: Mapping[str, Bounds]
+    asked: Statistic | Study, where: PublicSetting, published: Mapping[str, Bounds]
 ) -> Statistic | Study:
     """What is put for `asked`, of columns of which these bounds are published."""
     if isinstance(asked, Quantile):
@@ -62,7 +62,7 @@ RANKS_OF_A_CHOICE = 4.0
 spread evenly over cells."""
 
 
-def zoomed(asked: Quantile, where: Setting) -> Quantile | QuantileZoom:
+def zoomed(asked: Quantile, where: PublicSetting) -> Quantile | QuantileZoom:
     """The study of quantiles that are to be chosen, and of those that may be, where a choice is
     predicted to err less."""
     if where.epsilon is None or asked.within or len(asked.quantile) > MOST_CHOSEN:
@@ -74,7 +74,7 @@ def zoomed(asked: Quantile, where: Setting) -> Quantile | QuantileZoom:
     return QuantileZoom(asked, where.records, where.epsilon, where.records_per_unit)
 
 
-def _choice_errs_less(asked: Quantile, where: Setting) -> bool:
+def _choice_errs_less(asked: Quantile, where: PublicSetting) -> bool:
     """Predicts both errors in ranks, for values that are spread evenly: of a choice, which is fine
     enough whatever the cells; and of a curve, with its noise and the width of its cells."""
     epsilon = where.record_epsilon
@@ -106,7 +106,7 @@ CLOSE = 1.5
 """Servers compute pairs where the curve, at a hundredth of the cost, errs by so much more."""
 
 
-def settled_auc(asked: Auc, where: Setting, published: Mapping[str, Bounds]) -> Auc:
+def settled_auc(asked: Auc, where: PublicSetting, published: Mapping[str, Bounds]) -> Auc:
     """The AUC by the way that is predicted to err least. Pairs between parties are never it by
     enough to be worth a meeting of any two of them: they remain where scores have no bounds, and
     where an option asks for them."""

@@ -21,29 +21,29 @@ from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 from tallyroom.protocols.studies.quantile_zoom import (
     END_SHARES,
     QuantileZoom,
-    Search,
+    RankSearch,
     search_for,
 )
-from tallyroom.protocols.studies.settling import Setting, settled
+from tallyroom.protocols.studies.settling import PublicSetting, settled
 from tallyroom.simulation import Federation
 
 ASKED = Quantile(lower=0.0, upper=64.0, quantile=(0.5,), strategy="max", thresholds=64)
 
 
-def setting(records: int, epsilon: Fraction | None = Fraction(1), **more: Any) -> Setting:
-    where = Setting(True, True, False, 2, records, 1, epsilon)
+def setting(records: int, epsilon: Fraction | None = Fraction(1), **more: Any) -> PublicSetting:
+    where = PublicSetting(True, True, False, 2, records, 1, epsilon)
     return replace(where, **more)
 
 
-def put_for(asked: Statistic, where: Setting) -> Statistic | Study:
+def put_for(asked: Statistic, where: PublicSetting) -> Statistic | Study:
     return settled(asked, where, {})
 
 
-def search(records: int, quantile: float = 0.5, epsilon: int = 1, unit: int = 1) -> Search:
+def search(records: int, quantile: float = 0.5, epsilon: int = 1, unit: int = 1) -> RankSearch:
     return search_for(replace(ASKED, quantile=(quantile,)), Fraction(epsilon), records, unit)
 
 
-def study_of(found: Search) -> QuantileZoom:
+def study_of(found: RankSearch) -> QuantileZoom:
     """The study whose one search, with what is left for it, is this one."""
     study = QuantileZoom(found.statistic, found.records, Fraction(1))
     study.__dict__["searches"] = (found,)
@@ -121,7 +121,7 @@ def test_nothing_else_is() -> None:
     assert put_for(ASKED, setting(10**6, choose=False)) is not ASKED  # it is refused for what it is
 
 
-def answered(found: Search, first: list[float]) -> tuple[Ask, Ask, Finding]:
+def answered(found: RankSearch, first: list[float]) -> tuple[Ask, Ask, Finding]:
     """What it asks second and third, and finds, where the ends are told by these numbers."""
     steps = study_of(found).steps()
     asked = next(steps)

@@ -7,15 +7,15 @@ import pytest
 
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Auc
-from tallyroom.protocols.studies.settling import Setting, settled, words_of
+from tallyroom.protocols.studies.settling import PublicSetting, settled, words_of
 from tallyroom.simulation import Federation
 
-HERE = Setting(True, True, False, 2, 2000, 1, Fraction(1))
+HERE = PublicSetting(True, True, False, 2, 2000, 1, Fraction(1))
 BOUNDS = {"score": (0.0, 1.0)}
 ASKED = Auc(score="score", label="label")
 
 
-def put(where: Setting = HERE, asked: Auc = ASKED, known: bool = True) -> tuple[str, str]:
+def put(where: PublicSetting = HERE, asked: Auc = ASKED, known: bool = True) -> tuple[str, str]:
     found = settled(asked, where, BOUNDS if known else {})
     assert isinstance(found, Auc)
     return found.method, found.meet
