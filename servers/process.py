@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.identity.vouchers import Vouchers
-from tallyroom.protocols.privacy.ledger import Composition, Filter
+from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
 from tallyroom.protocols.run.receipts import signer
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role, last_number
@@ -41,7 +40,7 @@ class ServerConfig:
     credentials: Credentials
     listen: str = "127.0.0.1:0"
     store: Path | None = None
-    cap: Fraction | None = None
+    cap: Cap = None
     seed: int | None = None
     metrics: str | None = None
     cap_delta: float | None = None
