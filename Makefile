@@ -51,9 +51,11 @@ mutants: setup
 printed: setup
 	TALLY_PRINTED=all $(BIN)/pytest -n 2 --dist worksteal tests/test_documents.py
 
-# Kills a random process at a random moment of a run, two hundred times.
+# Does harm to a random process at a random moment of a run: kills it, tells it to stop, has it stand
+# still, fills its disk, holds its ledger. Three hundred times; `make chaos ROUNDS=50` for fewer.
+ROUNDS ?= 300
 chaos: setup
-	$(BIN)/python -m tests.e2e.chaos 200
+	$(BIN)/python -m tests.e2e.chaos $(ROUNDS)
 
 # A federation of its own, asked and troubled for so many minutes; then everybody's bounds.
 MINUTES ?= 10

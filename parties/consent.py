@@ -10,6 +10,7 @@ from tallyroom.protocols.privacy.ledger import LedgerRefusal
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
 from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.served import Served
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ class Consent:
         self._servers = 1
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)
-        self._ledger = Ledger(store and store / LEDGER, policy.filter)
+        served = None if store is None else Served(store)
+        self._ledger = Ledger(store and store / LEDGER, policy.filter, served)
 
     def joined(self, servers: int) -> None:
         """Notes how many servers the federation has, according to the coordinator. The number can

@@ -2,7 +2,7 @@
 and bundled sets that carry public bounds."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -18,13 +18,13 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.attributes import parse_attribute
 
-ROLES = ("value", "label", "score", "x", "y", "target", "time")
+ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group")
 
 
-def load(spec: str) -> Dataset:
+def load(spec: str, also: Iterable[str] = ()) -> Dataset:
     """What a DATA SPEC names, for simulations: they refuse data that parties would make do with.
-    Raises `LocalError` with one clear line."""
-    found = read(spec).checked()
+    Columns that it does not name are read `also`. Raises `LocalError` with one clear line."""
+    found = read(spec, tuple(also)).checked()
     return found.about() if found.of_numbers and not found.schema else found
 
 
@@ -37,21 +37,21 @@ def held(spec: str) -> Dataset:
         raise LocalError(error.unsaid) from None
 
 
-def read(spec: str) -> Dataset:
+def read(spec: str, also: tuple[str, ...] = ()) -> Dataset:
     """What a DATA SPEC names, with its records as they are."""
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
     published, colon, file = source.partition(":")
     if colon and published in PUBLISHED:
-        dataset = _with_schema(from_csv(Path(file), roles, options), published)
+        dataset = _with_schema(from_csv(Path(file), roles, options, also), published)
     elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
-        dataset = from_csv(Path(source.removeprefix("csv:")), roles, options)
+        dataset = from_csv(Path(source.removeprefix("csv:")), roles, options, also)
     else:
         dataset = look_up("data set", source, BUNDLED)(options)
     if options:
         raise LocalError(f"{source} has no option {next(iter(options))!r}")
-    for column in roles.values():
+    for column in (*roles.values(), *also):
         check_column(column, list(dataset.columns))
     if not dataset.rows:
         raise LocalError(f"{source} has no records")
@@ -154,6 +154,22 @@ def _stream(options: Options) -> Dataset:
     )
 
 
+def _survival(options: Options) -> Dataset:
+    """Months until an event, or until the end of a study; two arms, of which one does better."""
+    size = _whole(options, "n", 1000)
+    generator = _generator(options)
+    treated = (generator.random(size) < 0.5).astype(float)
+    life = generator.exponential(25.0 + 15.0 * treated)
+    followed = generator.uniform(12.0, 60.0, size)
+    months: Column = np.minimum(life, followed)
+    return Dataset(
+        "survival",
+        {"months": months, "died": (life <= followed).astype(np.float64), "arm": treated},
+        {"months": (0.0, 60.0), "died": (0.0, 1.0), "arm": (0.0, 1.0)},
+        {"value": "months", "time": "months", "event": "died", "group": "arm"},
+    )
+
+
 # Round numbers above the ranges that the data set's published description gives.
 _BREAST_CANCER_UPPER = {
     "radius": (30.0, 3.0, 40.0),
@@ -199,5 +215,6 @@ BUNDLED: dict[str, Callable[[Options], Dataset]] = {
     "synthetic:scores": _scores,
     "synthetic:linear": _linear,
     "synthetic:stream": _stream,
+    "synthetic:survival": _survival,
     "breast-cancer": _breast_cancer,
 }

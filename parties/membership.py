@@ -11,10 +11,16 @@ from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.identity.certificates import Credentials
 from tallyroom.protocols.identity.enrolment import Token
 from tallyroom.protos.channel import stop_signal
-from tallyroom.protos.identity_files import replace_pair, write_identity
+from tallyroom.protos.identity_files import fill_identity, replace_pair
 
 log = logging.getLogger(__name__)
 
+IDENTITY = ("certificate.pem", "key.pem", "authority.pem", "party-authority.pem")
+KEPT = frozenset(
+    {*IDENTITY, "certificate.pem.next", "key.pem.next"}
+    | {"secret.key", "ledger.sqlite", "ledger.sqlite-journal", "spent", "lock", "answers"}
+)
+"""What may be in the folder of a party that enrols again."""
 RENEWAL_SECONDS = 30.0
 """How often to check whether the certificate is due for renewal."""
 
@@ -56,18 +62,24 @@ def is_member(folder: Path) -> bool:
 
 
 async def join_federation(folder: Path, token: Token, target: str) -> Credentials:
-    """Enrols and writes the identity. Checks first that the identity can be stored, and raises
-    `LocalError` before the token is spent if it cannot."""
+    """Enrols and writes the identity, in place of an earlier one. What the party has answered and
+    spent stays: a ledger belongs to the data, not to a certificate.
+
+    Checks first that the identity can be stored, and raises `LocalError` before the token is spent
+    if it cannot.
+    """
     try:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        if any(folder.iterdir()):
+        if any(path.name not in KEPT for path in folder.iterdir()):
             raise LocalError(f"{folder} is not empty and does not hold an identity")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise LocalError(f"cannot write to {folder}")
     except OSError as error:
         raise LocalError(f"cannot write to {folder}: {error.strerror}") from None
     credentials = await enrol(token, target)
-    write_identity(folder, credentials)
+    for name in IDENTITY:  # the certificate first: a folder that has one has everything
+        (folder / name).unlink(missing_ok=True)
+    fill_identity(folder, credentials)
     return credentials
 
 

@@ -19,7 +19,7 @@ from tallyroom.parties.dispatcher import Dispatcher
 from tallyroom.parties.patience import Patience
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.parties.signing import signer_of
-from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.records import Holdings
@@ -35,6 +35,7 @@ from tallyroom.protos.identity_files import write_secret
 from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from tallyroom.protos.tasks import Tasks
+from tallyroom.storage.lock import StoreLock
 from tallyroom.storage.party_answers import PartyAnswers
 from tallyroom.storage.store import SECRET
 
@@ -84,6 +85,17 @@ def party_randomness(config: PartyConfig) -> Randomness:
     return Randomness(path.read_bytes())
 
 
+def _locked(store: Path | None) -> StoreLock | None:
+    """Called first: two processes on one store would say two things in one run."""
+    if store is None:
+        return None
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        return StoreLock(store)
+    except OSError as error:
+        raise LocalError(f"cannot use {store} as a store: {error.strerror}") from None
+
+
 def party_answers(config: PartyConfig) -> PartyAnswers | None:
     """Called before the secret is drawn. A store that has a secret but no record of earlier answers
     has lost it, or is a copy without it; then every run until now counts as begun."""
@@ -99,6 +111,7 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
         self._config = config
+        self._lock = _locked(config.store)
         self._consent = Consent(config.policy, config.store) if config.policy else None
         answers = party_answers(config)
         randomness = party_randomness(config)
@@ -157,6 +170,8 @@ class PartyHost:
                 await self._peers.close()
             if self._consent is not None:
                 self._consent.close()
+            if self._lock is not None:
+                self._lock.release()
 
     async def _serve_once(self) -> None:
         shown = self._config.credentials

@@ -24,6 +24,8 @@ STUDIES = "tallyroom.studies"
 KERNELS = "tallyroom.kernels"
 NOISE_LAWS = "tallyroom.noise_laws"
 RUNTIMES = "tallyroom.runtimes"
+FIGURES = "tallyroom.figures"
+"""Figures of other packages; `simulation.reproduce.registry` lists those that are bundled."""
 
 KINDS: Mapping[str, str] = {
     AGGREGATORS: "aggregator",
@@ -33,6 +35,7 @@ KINDS: Mapping[str, str] = {
     KERNELS: "kernel",
     NOISE_LAWS: "noise law",
     RUNTIMES: "runtime",
+    FIGURES: "figure",
 }
 """The word for an entry of each group, in messages."""
 

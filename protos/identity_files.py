@@ -18,6 +18,11 @@ from tallyroom.protocols.wire.messages import Role
 def write_identity(folder: Path, credentials: Credentials) -> None:
     """Fills a new or empty folder. The key is never readable by others, not even for a moment."""
     make_folder(folder)
+    fill_identity(folder, credentials)
+
+
+def fill_identity(folder: Path, credentials: Credentials) -> None:
+    """Writes an identity beside whatever else is in a folder."""
     write_secret(folder / "key.pem", credentials.key)
     write_public(folder / "authority.pem", credentials.authority)
     if credentials.party_authority:

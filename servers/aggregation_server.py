@@ -54,6 +54,8 @@ class AggregationServer(Participant):
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
+        self.doubt = ""
+        """Why nothing is begun: the ledger lacks a release that this server signed."""
 
     @cached_property
     def _bases(self) -> "joint.BaseTransfers":
@@ -76,7 +78,15 @@ class AggregationServer(Participant):
         )
         return self._send(run, [message])
 
+    def shown(self, receipt: Receipt) -> None:
+        """Takes a receipt of our own, whose signature was checked. What we signed is in our ledger,
+        or that is an older copy. Raises `NotWritten` if the ledger cannot be read now."""
+        missing = not receipt.loss.nothing and not self._ledger.has_like(receipt.run.hex())
+        self.doubt = f"its ledger lacks run {receipt.run.hex()}, which it signed" if missing else ""
+
     def open(self, message: Message) -> Machine:
+        if self.doubt:
+            raise PeerError(message.sender, self.doubt)
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)

@@ -374,6 +374,11 @@ class Coordinator(EvidenceKeeper):
                 step = replace(step, output=told)
         return super()._carry_out(run, step)
 
+    def awaits_parties(self, run: bytes) -> bool:
+        """Whether a party that was away may still submit."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.awaits_parties
+
     def can_spare(self, run: bytes) -> bool:
         """Whether a run goes on if one more server is lost."""
         machine = self._machines.get(run)

@@ -28,8 +28,9 @@ from tallyroom.protos.progress import added, links_from_wire, links_to_wire, sub
 from tallyroom.servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from tallyroom.servers.dispatch import POLL_SECONDS, Dispatch
 from tallyroom.servers.enrolment import EnrolmentConfig
+from tallyroom.servers.health import Health
 from tallyroom.servers.message_service import Mailboxes, MessageService
-from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.metrics import Metrics, watch_ledger, watch_store
 from tallyroom.servers.peer_directory import PeerDirectory
 from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.runs import Runs
@@ -37,7 +38,6 @@ from tallyroom.servers.server_link import ServerLink
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.certificates import Certificates
 from tallyroom.storage.journal import Journal
-from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ class CoordinatorService(PeerDirectory):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(
-            self._store.ledger, Filter.of(config.cap, config.cap_delta, config.composition)
+        self._ledger = self._store.open_ledger(
+            Filter.of(config.cap, config.cap_delta, config.composition)
         )
         self.coordinator = Coordinator(
             len(config.servers),
@@ -105,6 +105,7 @@ class CoordinatorService(PeerDirectory):
             self._store.durable,
             time.time if config.seed is None else None,
         )
+        self.health = Health(config.store, self._ledger, lambda: self.coordinator.waiting)
         self._joined = asyncio.Condition()
 
     async def _carry(self, outcome: Reply) -> None:
@@ -116,6 +117,13 @@ class CoordinatorService(PeerDirectory):
 
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
+        watch_store(metrics, self.health, self.coordinator)
+        self.runs.ended = metrics.ended
+        metrics.watch(
+            "tally_servers_away",
+            "Servers that are not connected.",
+            lambda: sum(server.away is not None for server in self.servers),
+        )
         metrics.watch(
             "tally_parties_present", "Parties that have joined.", lambda: self.coordinator.enrolled
         )
@@ -162,7 +170,8 @@ class CoordinatorService(PeerDirectory):
         """Repeats what a host may have missed while it was away, except for runs that some servers
         do not know yet: they would refuse its submissions, and it is asked in turn anyway."""
         for run in self.runs.live.all():
-            submits = run.asked.done() and run.phase == "submit" and not run.asks_again
+            open_to_parties = run.phase == "submit" or self.coordinator.awaits_parties(run.run)
+            submits = run.asked.done() and open_to_parties and not run.asks_again
             if submits and not run.ended.done():
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):

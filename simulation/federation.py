@@ -3,21 +3,23 @@
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from tallyroom.parties.dataset import REFUSE
+from tallyroom.parties.dataset import REFUSE, Dataset
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.schema import names_of
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.ledger import Filter, parse_cap
 from tallyroom.protocols.privacy.loss import PrivacyLoss
@@ -34,6 +36,7 @@ from tallyroom.protocols.statistics.bounded import (
     with_published_bounds,
 )
 from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
+from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
@@ -55,6 +58,26 @@ from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
+
+
+def of_groups(
+    asked: Statistic | Study,
+    where: str,
+    by: Sequence[str],
+    groups: Mapping[str, str],
+    data: Dataset | None,
+) -> Statistic:
+    """The question put to a part of the records and to groups of them; where `groups` does not name
+    those, the data set may. Raises `LocalError`."""
+    if isinstance(asked, Study):
+        raise LocalError(f"{asked.title} has no --where and no --by: it asks several questions")
+    published = {} if data is None else published_groups(data)
+    return grouped(asked, where, by, {**published, **groups})
+
+
+def published_groups(data: Dataset) -> dict[str, str]:
+    """The names that a data set publishes, by column."""
+    return names_of(data.schema) | data.categories
 
 
 def _quiet(_: Progress) -> None:
@@ -204,6 +227,9 @@ class Federation:
         fresh: bool = False,
         noise_law: str = LAPLACE,
         interval: str = NOISE,
+        where: str = "",
+        by: Sequence[str] = (),
+        groups: Mapping[str, str] | None = None,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
@@ -214,11 +240,16 @@ class Federation:
         noise for a curve, and pays for it, where an earlier release would be given again.
         `noise_law` names the law of the noise (`tally list noise-laws`). `interval` is what the
         interval covers: `noise`, or `population`; both are in `intervals`.
+        `where` is a condition that records must meet to be in the answer, `by` are columns that
+        divide them into groups, and `groups` names those, as `{"sex": "F,M"}`.
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
-        statistic = self._zoomed(self._named(statistic), whole, unit)
+        named = self._named(statistic)
+        if where or by:
+            named = of_groups(named, where, by, groups or {}, self.data)
+        statistic = self._zoomed(named, whole, unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
@@ -329,7 +360,7 @@ class Federation:
         where these parties would not answer it, before anything is started."""
         question, query = self._question(statistic, spec, grant, options, "")
         query.plan.check_resolution(self.holdings)
-        if query.plan.machines() is None:
+        if query.plan.machines() is None or isinstance(query.plan, NoisySum):
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
@@ -406,6 +437,10 @@ class Federation:
     def _as_asked(self, statistic: Statistic, aggregator: Aggregator) -> Statistic:
         """With bounds and categories that the data set publishes; a file's must come from the
         user."""
+        if isinstance(statistic, Grouped):
+            for column in statistic.groups.columns:
+                look_up("column", column, self.data.columns)
+            return statistic.asking(self._as_asked(statistic.asked, aggregator))
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()

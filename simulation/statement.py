@@ -17,8 +17,9 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import refusal_words
 from tallyroom.protocols.statistics import Estimate, Statistic
 from tallyroom.protocols.statistics.bounded import known_bounds
-from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.statistics.contract import asked_as, style_of
 from tallyroom.protocols.statistics.estimates import Shape
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.statistics.release import Release
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.proof import Proof
@@ -146,7 +147,7 @@ def answered(
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
-        style=question.statistic.style,
+        style=style_of(question.statistic),
         interval=answer.interval,
         intervals=answer.intervals,
         unsmoothed=answer.unsmoothed,
@@ -163,6 +164,9 @@ def describe_data(query: Query, proof: Proof) -> dict[str, object]:
         "columns": list(statistic.columns),
         "records": query.records,
     }
+    if isinstance(statistic, Grouped):
+        description |= {"where": statistic.where} if statistic.where else {}
+        description |= {"by": [each.column for each in statistic.groups.by]} if statistic.by else {}
     if bounds := stated_bounds(statistic):
         description["bounds"] = bounds
     return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}

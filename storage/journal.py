@@ -8,6 +8,7 @@ it was never acknowledged.
 
 import asyncio
 import contextlib
+import logging
 import os
 import struct
 import zlib
@@ -23,6 +24,8 @@ from tallyroom.protocols.run.participant import MOST_NAMES
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.storage.mark import Mark
 from tallyroom.storage.store import name_in, sync_folder
+
+log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct("<BII")
 
@@ -296,14 +299,20 @@ def _records(path: Path) -> Iterator[tuple[Kind, bytes, int]]:
     end = 0
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
+        whole = True
         while end + _HEAD.size <= size:
             kind, length, checksum = _HEAD.unpack(file.read(_HEAD.size))
             if length > size - end - _HEAD.size or kind not in KINDS:
+                whole = kind in KINDS
                 break
             data = file.read(length)
             if zlib.crc32(data) != checksum:
+                whole = False
                 break
             end += _HEAD.size + length
             yield Kind(kind), data, end
+        if not whole:
+            lost = f"{size - end} bytes from byte {end} on are lost"
+            log.error("the journal %s is damaged: %s; its run may fail", path.name, lost)
         if end < size:
             file.truncate(end)

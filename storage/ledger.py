@@ -8,7 +8,7 @@ all rows from before there was such a column, ρ follows from ε.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, NotWritten
@@ -22,6 +22,7 @@ from tallyroom.protocols.privacy.ledger import (
 )
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.served import Served
 
 SCHEMA_VERSION = 2
 BUSY_SECONDS = 0.5
@@ -31,13 +32,28 @@ BUSY_SECONDS = 0.5
 class Ledger:
     """One keeper's ledger. `filter` decides what may still be spent; by default, anything."""
 
-    def __init__(self, path: Path | None, filter: Filter = ANYTHING) -> None:
-        """Opens or creates the ledger at `path`; None keeps it in memory."""
+    def __init__(
+        self, path: Path | None, filter: Filter = ANYTHING, served: Served | None = None
+    ) -> None:
+        """Opens or creates the ledger at `path`; None keeps it in memory. With `served`, it counts
+        its releases there, and one that has fewer is refused. Raises `LocalError`."""
         self.filter = filter
+        self._served = served
+        self._path = path
         try:
+            if path is not None and served is not None and not _filled(path):
+                served.check(path, None)
             self._open(path)
+            if path is not None and served is not None:
+                served.check(path, self._count())
+                served.reach(self._count())
         except sqlite3.Error as error:
             raise LocalError(f"cannot open the ledger {path}: {error}") from None
+        except OSError as error:
+            raise LocalError(f"cannot open the ledger {path}: {error.strerror}") from None
+
+    def _count(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM spends").fetchone()[0])
 
     def _open(self, path: Path | None) -> None:
         self._db = sqlite3.connect(
@@ -100,7 +116,9 @@ class Ledger:
         return found
 
     def _charges(self) -> Charges:
-        rows = self._db.execute("SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2")
+        query = "SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2"
+        with _tried("read"):
+            rows = self._db.execute(query).fetchall()
         return {PrivacyLoss.read(text, delta): count for text, delta, count in rows}
 
     def rows(self) -> list[tuple[str, str, str, float, str]]:
@@ -147,6 +165,8 @@ class Ledger:
                     if not self.has(spend):
                         self._insert(spend)
                 self._db.execute("COMMIT")
+                if self._served is not None:
+                    self._served.reach(self._count())
             finally:
                 if self._db.in_transaction:  # after a failed COMMIT; a full disk may end it
                     self._db.execute("ROLLBACK")
@@ -159,6 +179,15 @@ class Ledger:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta, *in_rho),
         )
+
+    def probe(self) -> None:
+        """Raises `NotWritten` if the ledger cannot be written now, as far as that can be told
+        without writing."""
+        if self._path is None:
+            return
+        with _tried("written"), closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as own:
+            own.execute("BEGIN IMMEDIATE")  # on a connection of its own: another thread may write
+            own.execute("ROLLBACK")
 
     def close(self) -> None:
         self._db.close()
@@ -178,3 +207,9 @@ def _tried(done: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise NotWritten(f"the ledger cannot be {done}: {error}") from None
+    except OSError as error:
+        raise NotWritten(f"the ledger cannot be {done}: {error.strerror}") from None
+
+
+def _filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

@@ -1,8 +1,10 @@
 """The folder of one process: its secret, its ledger, its journal, and what parties submitted.
 
+lock             held by the process that has the store (storage/lock.py)
 version          the layout's version; a newer one is refused
 secret.key       16 bytes from which all of this process's randomness is derived, mode 600
 ledger.sqlite    what was spent (storage/ledger.py)
+spent            how many releases it has at least (storage/served.py)
 runs/            a journal for each unfinished run, the names of the newest finished runs, and the
                  mark up to which every run counts as over (storage/journal.py)
 answers/         a coordinator's answers, for analysts who ask for them again (storage/answers.py)
@@ -16,8 +18,12 @@ import tempfile
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
-from tallyroom.protos.identity_files import write_secret
+from tallyroom.protos.identity_files import write_public, write_secret
+from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.lock import StoreLock
+from tallyroom.storage.served import Served
 
 VERSION = 1
 SECRET = "secret.key"
@@ -33,10 +39,16 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             close_to_others(self.folder)
+            self._lock = StoreLock(self.folder)
             (self.folder / "runs").mkdir(exist_ok=True)
             self._check_version()
         except OSError as error:
             raise LocalError(f"cannot use {self.folder} as a store: {error.strerror}") from None
+
+    def open_ledger(self, filter: Filter) -> Ledger:
+        """Raises `LocalError` if the ledger has fewer releases than this store has made."""
+        served = Served(self.folder, self.has_secret) if self.durable else None
+        return Ledger(self.ledger, filter, served)
 
     @property
     def ledger(self) -> Path | None:
@@ -66,13 +78,14 @@ class Store:
             raise LocalError(f"{path} is not a secret of {KEY_BYTES} bytes") from None
 
     def close(self) -> None:
+        self._lock.release()
         if self._temporary is not None:
             self._temporary.cleanup()
 
     def _check_version(self) -> None:
         path = self.folder / "version"
-        if not path.exists():
-            path.write_text(f"{VERSION}\n")
+        if not path.exists() or not path.stat().st_size:  # a full disk may leave an empty one
+            write_public(path, f"{VERSION}\n".encode())
         found = path.read_text(errors="replace").strip()
         if not found.isdecimal() or int(found) > VERSION:
             raise LocalError(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
     from tallyroom.protocols.statistics.running_sum import RunningSum
+    from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
     from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
     from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
     from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
@@ -94,6 +95,7 @@ _HOMES = {
         "QuantileSearch",
     ),
     "tallyroom.protocols.statistics.running_sum": ("RunningSum",),
+    "tallyroom.protocols.statistics.survival": ("KaplanMeier", "NelsonAalen"),
     "tallyroom.protocols.studies.contract": (
         "Answer",
         "Ask",
@@ -125,6 +127,7 @@ __all__ = [
     "GiniCoefficient",
     "Histogram",
     "HosmerLemeshow",
+    "KaplanMeier",
     "KendallTau",
     "LinearRegression",
     "LocalError",
@@ -133,6 +136,7 @@ __all__ = [
     "Mean",
     "Mode",
     "MultinomialRegression",
+    "NelsonAalen",
     "Pairwise",
     "PeerError",
     "PrCurve",

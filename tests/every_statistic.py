@@ -17,6 +17,7 @@ from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
@@ -50,6 +51,7 @@ from tallyroom.protocols.statistics.residuals import (
 )
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
 UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
@@ -78,6 +80,8 @@ EVERY: tuple[Statistic, ...] = (
     RunningSum(**UNIT, steps=12),
     Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
+    KaplanMeier(event="label", upper=10.0, thresholds=4),
+    NelsonAalen(event="label", upper=10.0, at=(2.0, 5.0)),
     Auc(**GRID, method="curve"),
     AveragePrecision(**GRID),
     CalibrationCounts(at=(0.2, 0.5, 0.7)),
@@ -104,6 +108,9 @@ EVERY: tuple[Statistic, ...] = (
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
     SparseCells(**OF_CELLS),
+    grouped(Mean(**UNIT), "other < 0.5", ("label",), {"label": "0,1"}),
+    grouped(Histogram(**UNIT, bins=4), by=("label",), groups={"label": "0,1"}),
+    grouped(Mode(**UNIT, bins=8), "label = 1"),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),

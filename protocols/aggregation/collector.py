@@ -99,6 +99,11 @@ class Collector:
         return len(self._here) > self.needed
 
     @property
+    def awaits_parties(self) -> bool:
+        """Whether what parties submit may still count."""
+        return self._state is CollectorState.ROSTERS
+
+    @property
     def releases(self) -> bool:
         """Whether servers were told to release, so that their budget is spent."""
         return self._state is CollectorState.SHARES

@@ -4,6 +4,7 @@ A statistic makes its plan of public facts (`Statistic.plan`). There are few kin
 of computing:
 
 - `NoisySum`: encoded records are added up, and a linear map of the sum is released under noise;
+- `Stream`: the same, batch after batch while records arrive;
 - `NoisyChoice`: two servers choose among such sums, and release nothing but what is chosen;
 - `Points`: servers keep comparison keys, and answer point after point;
 - `Curated`: a trusted curator publishes the exact sum under noise that fits it;

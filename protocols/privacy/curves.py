@@ -2,7 +2,8 @@
 
 A strategy says which linear functions of the counts are measured (so shares can be measured too),
 how many noises there are and how they add to the measured values, how far replacing one record
-moves those noises, and how a curve is estimated from the noisy values. `STRATEGIES` lists them all.
+moves those noises, and how a curve is estimated from the noisy values. `CURVES` lists them all,
+`STRATEGIES` those that curves of classes know.
 """
 
 from abc import abstractmethod
@@ -16,10 +17,16 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy import hb
-from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching, equal_noises
-from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
+from tallyroom.protocols.privacy.hierarchy import (
+    Hierarchy,
+    best_branching,
+    equal_noises,
+    fewest_noises,
+)
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.square_root import SquareRootFactor
 from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
 
@@ -194,6 +201,87 @@ class TreeStrategy(CurveStrategy):
         return f"the nodes of S0's binary tree of {self.shape.levels} levels"
 
 
+@dataclass(frozen=True)
+class SquareRootStrategy(CurveStrategy):
+    """The square-root factorisation of counts up to a threshold: the better, the more thresholds
+    there are, under noise that is calibrated to the L2 norm."""
+
+    name: ClassVar[str] = "square-root"
+    smoothings: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def factor(self) -> SquareRootFactor:
+        return SquareRootFactor(self.points)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        return self.factor.of_record
+
+    @property
+    def noises(self) -> int:
+        return self.points
+
+    @property
+    def released(self) -> int:
+        return self.points
+
+    def measure(self, counts: Shares) -> Shares:
+        return self.factor.measure(counts)
+
+    def place(self, noise: Shares) -> Shares:
+        return noise
+
+    def estimate(self, released: Reals, records: int) -> Reals:
+        """The number of records is public: what the last count is off by tells of the others."""
+        counts = self.factor.prefix_sums(released)
+        curve: Reals = (counts + self.factor.with_total * (records - counts[-1])) / records
+        return curve
+
+    def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
+        raise LocalError(NOT_IN_A_NORM)
+
+    def count_variances(self, noise_variance: float) -> Reals:
+        factor = self.factor
+        left = factor.variances - factor.with_total**2 * factor.variances[-1]
+        left[-1] = 0.0
+        variances: Reals = noise_variance * left
+        return variances
+
+    @cached_property
+    def noises_in_count(self) -> float:
+        last = self.points - 1  # that count is public
+        return fewest_noises(lambda at: self.factor.weights(at, True), last) if last else 1.0
+
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.name}: {law.words(1 / self.factor.one)} on {self.noisy}"
+
+    @property
+    def noisy(self) -> str:
+        return f"{self.points} weighted sums of counts"
+
+
+NOT_IN_A_NORM = "the square-root strategy is not smoothed in a norm: leave --smooth out"
+
 STRATEGIES: Mapping[str, type[CurveStrategy]] = {
     kind.name: kind for kind in (HierarchyStrategy, TreeStrategy, HbStrategy)
 }
+CURVES: Mapping[str, type[CurveStrategy]] = {
+    **STRATEGIES,
+    SquareRootStrategy.name: SquareRootStrategy,
+}
+AUTO = "auto"
+
+
+def curve_strategy(name: str, points: int, law: str) -> CurveStrategy:
+    """The strategy of that name. `auto` is the one of least mean variance under noise of `law`: a
+    hierarchy under Laplace noise, whatever N is."""
+    if name != AUTO:
+        return CURVES[name](points)
+    hierarchy = HierarchyStrategy(points)
+    if not noise_law_named(law).of_l2:
+        return hierarchy
+    return min((hierarchy, SquareRootStrategy(points)), key=_variance_under_l2)
+
+
+def _variance_under_l2(strategy: CurveStrategy) -> float:
+    return strategy.sensitivity.squared_l2 * float(strategy.count_variances(1.0).mean())

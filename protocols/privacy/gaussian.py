@@ -59,6 +59,7 @@ class DiscreteGaussian(NoiseLaw):
     shares: int = 1
 
     name: ClassVar[str] = "gaussian"
+    of_l2: ClassVar[bool] = True
     has_shares: ClassVar[bool] = True
 
     @classmethod

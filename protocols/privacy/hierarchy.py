@@ -264,12 +264,17 @@ LOOKED_AT = 16
 
 
 def equal_noises(blocks: BlockLevels, prefixes: int) -> float:
-    """How many noises of equal weight an estimate of one of the first `prefixes` contains: the
-    least of some. For unequal weights w, (Σw²)²/Σw⁴ noises of equal weight have a sum of the same
-    kurtosis."""
+    """As `fewest_noises`, of estimates from blocks."""
+    return fewest_noises(blocks.prefix_weights, prefixes)
+
+
+def fewest_noises(weights: Callable[[int], Vector], prefixes: int) -> float:
+    """How many noises of equal weight an estimate of one of the first `prefixes` contains, given
+    the weights of the noises in each: the least of some. For unequal weights w, (Σw²)²/Σw⁴ noises
+    of equal weight have a sum of the same kurtosis."""
     looked_at = np.unique(np.linspace(0, prefixes, LOOKED_AT + 1).astype(np.int64)[:-1])
-    weights = (blocks.prefix_weights(int(at)) for at in looked_at)
-    return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
+    found = (weights(int(at)) for at in looked_at)
+    return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in found)
 
 
 def checked_nodes(hierarchy: BlockLevels, noisy: Vector, n: float) -> Vector:

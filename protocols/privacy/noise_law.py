@@ -60,6 +60,8 @@ class NoiseLaw(ABC):
     """
 
     name: ClassVar[str]
+    of_l2: ClassVar[bool] = False
+    """Whether noise is calibrated to the L2 norm; to the L1 norm, if not."""
     has_shares: ClassVar[bool]
     """Whether several can draw it in shares (`draw_shares`)."""
 

@@ -261,8 +261,12 @@ class PlotGrid:
     def grid(self, cells: Column, records: int) -> Integers:
         """Counts by residual (rows) and fitted value, not negative and whole: S2's last step. With
         what lies outside they add up to `records`."""
+        return self.placed(whole(projected(cells, records)))
+
+    def placed(self, cells: Integers) -> Integers:
+        """Counts by residual (rows) and fitted value, from counts in Hilbert's order."""
         counts = np.empty(self.side**2, dtype=np.int64)
-        counts[self._order] = whole(projected(cells, records))[:-1]
+        counts[self._order] = cells[:-1]
         return counts.reshape(self.side, self.side)
 
     def sampled(self, grid: Integers, generator: np.random.Generator) -> tuple[Column, Column]:

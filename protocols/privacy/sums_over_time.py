@@ -9,8 +9,8 @@ sum of all values, so the widest blocks are few: at N = 1024, five, each of 15 o
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.privacy.hierarchy import BlockLevels, equal_noises
-from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.hierarchy import BlockLevels, Index, equal_noises, fewest_noises
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
+from tallyroom.protocols.privacy.square_root import SquareRootFactor
 from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
 
@@ -56,6 +58,34 @@ class TimeBlocks(BlockLevels):
         variances: Reals = self.prefix_variances(1.0) + self.total_variance * self.total_shares**2
         return variances
 
+    def sums_so_far(self, noisy: Reals) -> Reals:
+        """Estimates of the sums up to each time from the blocks that are complete by then."""
+        free = np.ones(self.cells, dtype=np.bool_)
+        return self._added_up(self._upward(noisy, free, self._subtree_variances(free))[::-1])
+
+    @cached_property
+    def variances_so_far(self) -> Reals:
+        """The variance of every entry of `sums_so_far`, in units of a block's."""
+        return self._added_up(self._subtree_variances(np.ones(self.cells, dtype=np.bool_)))
+
+    def _added_up(self, levels: list[Reals]) -> Reals:
+        """Over the widest complete blocks that make up the times up to each: what each block has
+        by itself."""
+        found, upto = np.zeros(self.cells), np.arange(1, self.cells + 1)
+        for level, values in enumerate(levels):
+            running = np.concatenate([[0.0], np.cumsum(values)])
+            complete, siblings = upto // self.widths[level], self._children(level - 1)
+            first = complete // siblings * siblings if level else np.zeros_like(complete)
+            found += running[complete] - running[first]
+        return found
+
+    @cached_property
+    def ends(self) -> Index:
+        """The time that completes each block; 0 for one that no time does."""
+        _, right = self.node_ends()
+        whole = np.repeat(self.widths, self.level_sizes)
+        return np.where(right % whole == 0, right, 0)
+
     def prefix_weights(self, last: int) -> Reals:
         """As `BlockLevels.prefix_weights`, of an entry of `sums`."""
         nodes = np.zeros(self.nodes)
@@ -70,6 +100,16 @@ def best_blocks(times: int) -> TimeBlocks:
     For every number of levels, each number of widest blocks is tried with the least branching that
     reaches N. What a rough rule puts far behind its best is left out.
     """
+    return _best(times, lambda blocks: blocks.sum_variances)
+
+
+@lru_cache(maxsize=16)
+def best_blocks_so_far(times: int) -> TimeBlocks:
+    """The same where each sum is told at its time."""
+    return replace(_best(times, lambda blocks: blocks.variances_so_far), complete=False)
+
+
+def _best(times: int, variances: Callable[[TimeBlocks], Reals]) -> TimeBlocks:
     choices = [TimeBlocks(times, max(2, times), 1)]
     for levels in range(2, max(2, times.bit_length() + 1)):
         for widest in range(2, MOST_WIDEST + 1):
@@ -81,10 +121,10 @@ def best_blocks(times: int) -> TimeBlocks:
         if each.levels == 1 or each.widths[0] < times
     }
     near = [each for each in rough if rough[each] <= NEAR * min(rough.values())]
-    return min(near, key=lambda each: each.levels**2 * float(each.sum_variances.mean()))
+    return min(near, key=lambda each: each.levels**2 * float(variances(each).mean()))
 
 
-MOST_WIDEST = 16
+MOST_WIDEST = 24
 NEAR = 1.3
 
 
@@ -139,7 +179,14 @@ class SumsStrategy(Strategy):
 class BlocksOverTime(SumsStrategy):
     """Sums of blocks of times under noise, and their best linear unbiased estimates."""
 
+    shape: tuple[int, int] = field(init=False)
+    """Branching and levels. They follow from the number of steps by a comparison of doubles: where
+    machines found others, their plans would not be the same."""
+
     name: ClassVar[str] = "hierarchy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", (self.blocks.branching, self.blocks.levels))
 
     @cached_property
     def blocks(self) -> TimeBlocks:
@@ -179,6 +226,54 @@ class BlocksOverTime(SumsStrategy):
         blocks = self.blocks
         levels = "one level" if blocks.levels == 1 else f"{blocks.levels} levels"
         return f"{self.name}: {law.words()} on the sums of {blocks.nodes} blocks of {levels}"
+
+
+@dataclass(frozen=True)
+class BlocksAsTheyFill(BlocksOverTime):
+    """The same, released block by block: each at the time that completes it. Blocks stand in that
+    order; no value of one that is never completed is released."""
+
+    name: ClassVar[str] = "stream"
+
+    @cached_property
+    def blocks(self) -> TimeBlocks:
+        return best_blocks_so_far(self.steps)
+
+    @cached_property
+    def _order(self) -> Index:
+        ends = self.blocks.ends
+        return np.argsort(ends, kind="stable")[int((ends == 0).sum()) :]
+
+    @cached_property
+    def completed(self) -> Index:
+        """How many blocks are complete by each time, from none before the first on."""
+        return np.searchsorted(self.blocks.ends[self._order], np.arange(self.steps + 1), "right")
+
+    @property
+    def noises(self) -> int:
+        return len(self._order)
+
+    @property
+    def measured(self) -> int:
+        return len(self._order)
+
+    def measure(self, total: Vector) -> Vector:
+        nodes = self.blocks.node_counts(total[: self.steps])[self._order]
+        return np.concatenate([nodes, total[self.steps :]])
+
+    def sums(self, released: Reals) -> Reals:
+        """Each as it is told at its time."""
+        nodes = np.zeros(self.blocks.nodes)
+        nodes[self._order] = released
+        return self.blocks.sums_so_far(nodes)
+
+    def sum_variances(self, noise_variance: float) -> Reals:
+        return noise_variance * self.blocks.variances_so_far
+
+    @cached_property
+    def noises_in_sum(self) -> float:
+        """A block's own noise, where one is all that there is."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -228,6 +323,77 @@ class TreeOverTime(SumsStrategy):
         return f"tree: {law.words()} on the nodes of {self.tree.levels} levels"
 
 
+@dataclass(frozen=True)
+class SquareRootOverTime(SumsStrategy):
+    """The square-root factorisation of sums over time, for noise calibrated to the L2 norm."""
+
+    name: ClassVar[str] = "square-root"
+
+    @cached_property
+    def factor(self) -> SquareRootFactor:
+        return SquareRootFactor(self.steps)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        moved = self.factor.of_value
+        return Sensitivity(moved.l1 * self.largest, moved.squared_l2 * self.largest**2)
+
+    @property
+    def noises(self) -> int:
+        return self.steps
+
+    @property
+    def measured(self) -> int:
+        return self.steps
+
+    def measure(self, total: Vector) -> Vector:
+        return np.concatenate([self.factor.measure(total[: self.steps]), total[self.steps :]])
+
+    def place(self, noise: Vector) -> Vector:
+        return np.concatenate([noise, np.zeros(self.released - self.steps, dtype=np.uint64)])
+
+    def sums(self, released: Reals) -> Reals:
+        return self.factor.prefix_sums(released)
+
+    def sum_variances(self, noise_variance: float) -> Reals:
+        return noise_variance * self.factor.variances
+
+    @cached_property
+    def noises_in_sum(self) -> float:
+        return fewest_noises(lambda at: self.factor.weights(at, False), self.steps)
+
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.name}: {law.words(1 / self.factor.one)} on {self.steps} weighted sums"
+
+
 SUM_STRATEGIES: Mapping[str, type[SumsStrategy]] = {
-    kind.name: kind for kind in (BlocksOverTime, TreeOverTime)
+    kind.name: kind for kind in (BlocksOverTime, TreeOverTime, SquareRootOverTime)
 }
+AUTO = "auto"
+MOST_IN_RING = 1 << 61
+"""Weighted sums up to here leave room for noise."""
+
+
+def sums_strategy(
+    name: str, steps: int, largest: int, counts_records: bool, records: int, law: str
+) -> SumsStrategy:
+    """The strategy of that name, for so many records. `auto` is blocks under Laplace noise, and
+    else the one of least mean variance. Raises `LocalError` for weighted sums that do not fit the
+    ring."""
+    of = (steps, largest, counts_records)
+    if name not in (AUTO, SquareRootOverTime.name):
+        return SUM_STRATEGIES[name](*of)
+    blocks, root = BlocksOverTime(*of), SquareRootOverTime(*of)
+    fits = records * largest * root.factor.one <= MOST_IN_RING
+    if name == root.name:
+        if not fits:
+            raise LocalError(
+                f"weighted sums of {records} values do not fit 64 bits: --strategy {blocks.name}"
+            )
+        return root
+    if not (fits and noise_law_named(law).of_l2):
+        return blocks
+    return min(
+        (blocks, root),
+        key=lambda each: each.sensitivity.squared_l2 * float(each.sum_variances(1.0).mean()),
+    )

@@ -12,18 +12,20 @@ import numpy as np
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Ids
-from tallyroom.protocols.aggregation.rosters import points_body
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.aggregation.rosters import members_of, points_body
+from tallyroom.protocols.aggregation.stream import HEAD, MOST_SHARES
+from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
 from tallyroom.protocols.plans.contract import Points
+from tallyroom.protocols.plans.stream import Stream
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
+from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.run.machines import collector_machine
 from tallyroom.protocols.run.receipts import decode_receipt, request_digest, share_digest
 from tallyroom.protocols.wire.messages import Role
 
-MAX_ANSWERS = 1 << 14
+MAX_ANSWERS = MOST_SHARES
 """Shares of one answer: of all servers, for all points that were asked one after another."""
 
 COORDINATOR = Role.COORDINATOR.label
@@ -107,7 +109,7 @@ class Evidence:
             collector = _collector(query)
         except LocalError as error:
             raise PeerError(COORDINATOR, str(error)) from None
-        if len(self.openings) * MAX_SERVERS > MAX_ANSWERS or not self.openings:
+        if len(self.openings) * query.servers > MAX_ANSWERS or not self.openings:
             raise PeerError(COORDINATOR, f"an answer in {len(self.openings)} openings")
         servers = {answer.server for answer in self.openings[0].answers}
         for opening in self.openings:
@@ -152,7 +154,8 @@ class Evidence:
             raise PeerError(COORDINATOR, f"contributors that are none of {query.parties} parties")
         members[contributors] = True
         bitmap = np.packbits(members).tobytes()
-        if self.release[: len(bitmap)] != bitmap:
+        streamed = isinstance(query.plan, Stream)
+        if (self._in_stream(query) if streamed else self.release[: len(bitmap)]) != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
         beyond = self.release[len(bitmap) :]
         counted = query.plan.counted(beyond)
@@ -171,12 +174,43 @@ class Evidence:
                 COORDINATOR, f"{records} records in the sum, where it can have {least} to {most}"
             )
 
+    def _in_stream(self, query: Query) -> bytes:
+        """The parties that are in some batch of a stream. Raises `PeerError` unless its batches
+        were asked for one after another, each over some parties."""
+        assert isinstance(query.plan, Stream)
+        everybody = np.zeros(query.parties, dtype=bool)
+        for batch, opening in enumerate(self.openings):
+            members = members_of(np.frombuffer(opening.ask[HEAD:], np.uint8), query.parties)
+            if opening.ask[:HEAD] != batch.to_bytes(HEAD, "little") or members is None:
+                raise PeerError(COORDINATOR, "it asked for other batches than the stream has")
+            everybody |= members
+        if len(self.openings) != query.plan.batches:
+            raise PeerError(COORDINATOR, "it asked for fewer batches than the stream has")
+        return np.packbits(everybody).tobytes()
+
+    def _streamed(self, query: Query) -> Vector:
+        """What the shares of all batches add up to."""
+        assert isinstance(query.plan, Stream)
+        self._in_stream(query)
+        opened = []
+        for batch, opening in enumerate(self.openings):
+            head = batch.to_bytes(HEAD, "little")
+            width = 8 * query.plan.released_at(batch, query.mechanism is None)
+            for answer in opening.answers:
+                if answer.share[:HEAD] != head or len(answer.share) != HEAD + width:
+                    raise PeerError(Role.SERVER.named(answer.server), f"no share of batch {batch}")
+            shares = [np.frombuffer(each.share[HEAD:], dtype="<u8") for each in opening.answers]
+            opened.append(add_shares(shares))
+        return query.plan.in_order(opened)
+
     def total(self, query: Query, points: Points | None, records: int) -> Vector | None:
         """The sum that the shares add up to; None where only the coordinator can open them.
 
         Points that were asked one after another must be those that `points` asks for, a plan
         like the query's with a search of its own. Raises `PeerError`.
         """
+        if isinstance(query.plan, Stream):
+            return self._streamed(query)
         collector = _collector(query)
         if points is None and len(self.openings) > 1:
             raise PeerError(COORDINATOR, "more than one release of a run")

@@ -351,6 +351,11 @@ class Participant(ABC):
         """Why a run waits for its last step to be paid for; empty if it does not."""
         return self._unpaid[run].reason if run in self._unpaid else ""
 
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for their last step to be paid for."""
+        return len(self._unpaid)
+
     def pay(self, run: bytes) -> Reply:
         """Tries again to write what an unpaid step spends, and goes on from there.
 

@@ -27,6 +27,7 @@ from tallyroom.protocols.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Que
 from tallyroom.protocols.registry import STUDIES, registered
 from tallyroom.protocols.statistics import statistic_names
 from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.statistics.grouped import Grouped
 
 MAX_TEXT = 64 << 10
 """Characters of a policy that is read."""
@@ -53,6 +54,8 @@ class Policy:
     that is unbounded, answers without noise are allowed. The party's ledger enforces `in_all`,
     under which losses add up by `composition`.
 
+    `grouping_columns` are those that may decide which records an answer is about (`--where`,
+    `--by`); None allows all, and an empty set answers for all records alone.
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
     noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
     `--outputs weighed`, where the party that garbles can read the other's record in the answer.
@@ -67,6 +70,7 @@ class Policy:
     statistics: Names = None
     columns: Names = None
     public_columns: frozenset[str] = frozenset()
+    grouping_columns: Names = None
     units: frozenset[str] = frozenset(UNITS)
     per_question: PrivacyLoss = PER_QUESTION
     in_all: PrivacyLoss = IN_ALL
@@ -107,6 +111,8 @@ class Policy:
         readable = None if self.columns is None else self.columns | self.public_columns
         for column in statistic.columns:
             yield _unless_named("column", column, readable)
+        if isinstance(statistic, Grouped):
+            yield from map(self._grouping, statistic.groups.columns)
         for column in query.adjacency.public:
             if column not in self.public_columns:
                 yield (
@@ -127,6 +133,11 @@ class Policy:
             yield "the question says that no party has as many records as it joined with"
         if not self._protects(query):
             yield f"it asks for the unit {' or '.join(sorted(self.units))}"
+
+    def _grouping(self, column: str) -> str | None:
+        if self.grouping_columns is None or column in self.grouping_columns:
+            return None
+        return f"its policy does not allow --where or --by of the column {column}"
 
     def _honest(self, query: Query) -> str | None:
         trusted = honest_servers(query.servers, self.honest_servers or 0)
@@ -275,6 +286,11 @@ def _rho(key: str, value: object) -> Fraction:
     return parse_rho(str(value))
 
 
+def _names_or_none(key: str, value: object) -> frozenset[str]:
+    """A list of names; an empty one allows none."""
+    return frozenset() if value == [] else _names(key, value)
+
+
 MOST_NAMED = 20
 """Names that an error lists: it stays one line."""
 
@@ -312,6 +328,7 @@ _READERS: dict[str, Reader] = {
     "statistics": _statistics,
     "columns": _names,
     "public_columns": _names,
+    "grouping_columns": _names_or_none,
     "units": partial(_chosen, UNITS),
     "weighed_outputs": _yes_or_no,
     "cap": _cap,

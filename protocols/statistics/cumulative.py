@@ -13,13 +13,22 @@ import numpy as np
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.thresholds import ThresholdGrid, quantiles
-from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
+from tallyroom.protocols.privacy.curves import (
+    CURVES,
+    NOT_IN_A_NORM,
+    STRATEGIES,
+    CurveStrategy,
+    HierarchyStrategy,
+    curve_strategy,
+)
 from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
@@ -38,6 +47,11 @@ def strategy_option(help: str, choices: tuple[str, ...] = tuple(STRATEGIES)) -> 
     return option("hierarchy", help, choices=choices, former="mechanism")
 
 
+def curve_option(help: str, *others: str) -> Any:
+    """The same where one curve is released: `auto` goes by the law of the noise."""
+    return option(AUTO, help, choices=(AUTO, *CURVES, *others), former="mechanism")
+
+
 @dataclass(frozen=True)
 class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
@@ -49,7 +63,7 @@ class Cumulative(BoundedColumn):
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    strategy: str = strategy_option("Which counts get noise.")
+    strategy: str = curve_option("Which counts get noise; auto takes the least variance.")
     smooth: str = option(
         "monotone",
         "How the curve is made non-decreasing again: the nearest such, or by a norm of the noise.",
@@ -65,7 +79,7 @@ class Cumulative(BoundedColumn):
         choices=(AUTO, *RANDOMIZERS),
     )
 
-    strategies: ClassVar[tuple[str, ...]] = tuple(STRATEGIES)
+    strategies: ClassVar[tuple[str, ...]] = (AUTO, *CURVES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,10 +100,12 @@ class Cumulative(BoundedColumn):
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
 
     def _check_smoothing(self) -> None:
-        norms = STRATEGIES[self.strategy].smoothings
+        kind = HierarchyStrategy if self.strategy == AUTO else CURVES[self.strategy]
+        if not (norms := kind.smoothings) and self.smooth in ("1", "2"):
+            raise LocalError(NOT_IN_A_NORM)
         if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
-                f"the {self.strategy} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                f"the {kind.name} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
                 "or --strategy tree"
             )
 
@@ -104,16 +120,36 @@ class Cumulative(BoundedColumn):
 
     @cached_property
     def curve_strategy(self) -> CurveStrategy:
-        return STRATEGIES[self.strategy](self.thresholds)
+        """The strategy under Laplace noise."""
+        return curve_strategy(self.strategy, self.thresholds, LAPLACE)
+
+    def strategy_by(self, facts: Facts) -> CurveStrategy:
+        """The strategy under noise of the law that is asked for. Local randomizers know no other
+        than a hierarchy."""
+        if Offer.RANDOMIZE in facts.offers:
+            return self.curve_strategy
+        found = curve_strategy(self.strategy, self.thresholds, facts.law)
+        if self.smooth in ("1", "2") and self.smooth not in found.smoothings:
+            raise LocalError(NOT_IN_A_NORM)
+        return found
+
+    def strategy_of(self, release: Release) -> CurveStrategy:
+        """The strategy by which something was released."""
+        found = release.plan.strategy if isinstance(release.plan, NoisySum) else None
+        return found if isinstance(found, CurveStrategy) else self.curve_strategy
 
     @property
     def encoding(self) -> UpToThresholds:
-        return UpToThresholds(self.value, self.grid, self.curve_strategy.hierarchy, self.randomizer)
+        return self.encoding_for(self.curve_strategy)
+
+    def encoding_for(self, strategy: CurveStrategy) -> UpToThresholds:
+        return UpToThresholds(self.value, self.grid, strategy.hierarchy, self.randomizer)
 
     def plan(self, facts: Facts) -> Plan:
         """One plan for all statistics that are read off such a curve, so one release serves them
         all."""
-        return NoisySum(self.encoding, self.curve_strategy, reusable=True)
+        strategy = self.strategy_by(facts)
+        return NoisySum(self.encoding_for(strategy), strategy, reusable=True)
 
     def curve(self, release: Release) -> Column:
         """The distribution function at the thresholds, from what was released."""
@@ -124,18 +160,19 @@ class Cumulative(BoundedColumn):
         if self.smooth == "monotone":
             return monotone(self.unsmoothed(release))
         values, norm = release.integers.astype(np.float64), int(self.smooth)
-        return self.curve_strategy.smoothed(values, release.records, norm, self.box, self.solver)
+        strategy = self.strategy_of(release)
+        return strategy.smoothed(values, release.records, norm, self.box, self.solver)
 
     def unsmoothed(self, release: Release) -> Column:
         """The unbiased curve, whose errors are those of the noise."""
-        return self.curve_strategy.estimate(release.integers.astype(np.float64), release.records)
+        values = release.integers.astype(np.float64)
+        return self.strategy_of(release).estimate(values, release.records)
 
     def band(self, release: Release, noise: Noise) -> Interval:
         """The interval of the unbiased curve at each threshold."""
-        errors: Column = (
-            np.sqrt(self.curve_strategy.count_variances(noise.variance)) / release.records
-        )
-        width = noise.width(self.curve_strategy.noises_in_count)
+        strategy = self.strategy_of(release)
+        errors: Column = np.sqrt(strategy.count_variances(noise.variance)) / release.records
+        width = noise.width(strategy.noises_in_count)
         return Interval.around(self.unsmoothed(release), errors, width, ANYWHERE)
 
     def true_curve(self, holdings: Holdings) -> Column:

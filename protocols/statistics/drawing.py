@@ -22,17 +22,20 @@ SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
 class Style:
     """The way a statistic's curve is drawn, and the labels of its axes.
 
-    `steps` is a curve with its band, `marks` one place for each point, `bars` a histogram whose
-    points are the left ends of bins.
+    `steps` is a curve with its band, and `falls` one that falls; `marks` is one place for each
+    point, `bars` a histogram whose points are the left ends of bins.
     """
 
-    kind: Literal["steps", "marks", "bars"] = "bars"
+    kind: Literal["steps", "falls", "marks", "bars"] = "bars"
     across: str = "value"
     up: str = "records"
 
     @property
-    def legend(self) -> Literal["best", "upper left"]:
-        """The place of the legend: rising curves leave their upper left free."""
+    def legend(self) -> Literal["best", "upper left", "lower left"]:
+        """The place of the legend: rising curves leave their upper left free, falling ones their
+        lower left."""
+        if self.kind == "falls":
+            return "lower left"
         return "best" if self.kind == "bars" else "upper left"
 
 
@@ -103,7 +106,7 @@ def draw_number(axes: "Axes", value: float, truth: float | None, beside: Beside)
 
 
 def draw_curve(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -> None:
-    draw = {"steps": _steps, "marks": _marks, "bars": _bars}[beside.style.kind]
+    draw = {"steps": _steps, "falls": _steps, "marks": _marks, "bars": _bars}[beside.style.kind]
     draw(axes, curve, truth, beside)
     axes.set_xlabel(beside.style.across)
     axes.set_ylabel(beside.style.up)

@@ -26,7 +26,7 @@ from tallyroom.protocols.plans.thresholds import (
     ThresholdGrid,
     as_written,
 )
-from tallyroom.protocols.privacy.curves import STRATEGIES, CurveStrategy
+from tallyroom.protocols.privacy.curves import AUTO, CURVES, CurveStrategy
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.choices import (
     MAX_CANDIDATES,
@@ -38,7 +38,7 @@ from tallyroom.protocols.statistics.cumulative import (
     Cumulative,
     OfQuantiles,
     at_quantiles,
-    strategy_option,
+    curve_option,
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
@@ -103,15 +103,16 @@ class Quantile(OfQuantiles, Cumulative):
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
-    strategy: str = strategy_option(
-        "Which counts get noise; max adds it to scores and tells the quantile alone.",
-        (*STRATEGIES, "max"),
+    strategy: str = curve_option(
+        "Which counts get noise, auto those of least variance; max adds it to scores and tells the "
+        "quantile alone.",
+        "max",
     )
     within: tuple[float, ...] = ()
     fanned: bool = False
 
     name: ClassVar[str] = "quantile"
-    strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "max")
+    strategies: ClassVar[tuple[str, ...]] = (AUTO, *CURVES, "max")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,8 +149,9 @@ class Quantile(OfQuantiles, Cumulative):
             return self._choice(facts)
         step = self.grid.step
         words = f"quantiles are thresholds, up to {step:.3g} apart"
-        encoding = replace(self.encoding, grid_step=step, grid_words=words)
-        return NoisySum(encoding, self.curve_strategy, reusable=True)
+        strategy = self.strategy_by(facts)
+        encoding = replace(self.encoding_for(strategy), grid_step=step, grid_words=words)
+        return NoisySum(encoding, strategy, reusable=True)
 
     def _choice(self, facts: Facts) -> NoisyChoice:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
@@ -177,8 +179,9 @@ class Quantile(OfQuantiles, Cumulative):
         if (noise := release.noise) is None:
             return Answer(estimate, None, release.records, foretold=True)
         counts = self.unsmoothed(release) * release.records
-        errors = np.sqrt(self.curve_strategy.count_variances(noise.variance))
-        drawn = noise.width(self.curve_strategy.noises_in_count) * errors
+        strategy = self.strategy_of(release)
+        errors = np.sqrt(strategy.count_variances(noise.variance))
+        drawn = noise.width(strategy.noises_in_count) * errors
         if not np.isfinite(drawn).all():
             return release.without_errors(estimate, UNKNOWN_LAW)
         return Answer(
@@ -248,7 +251,7 @@ class CumulativeHistogram(Cumulative):
             sampled = Interval.of_expected_counts(estimate.values(), None, records, span)
             return Answer(estimate, None, records, foretold=True, population=sampled)
         counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
-        errors = bin_deviations(self.curve_strategy) * math.sqrt(noise.variance)
+        errors = bin_deviations(self.strategy_of(release)) * math.sqrt(noise.variance)
         interval = Interval.around(counts, errors, noise.width(), span).holding(estimate.values())
         sampled = Interval.of_expected_counts(estimate.values(), interval, records, span)
         return Answer(estimate, interval, records, foretold=noise.law_is_public, population=sampled)

@@ -15,8 +15,15 @@ from tallyroom.protocols.plans.encodings import clipped
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.measurement import Measurement
+from tallyroom.protocols.plans.stream import Stream
 from tallyroom.protocols.privacy.noise_law import Sensitivity
-from tallyroom.protocols.privacy.sums_over_time import SUM_STRATEGIES, SumsStrategy
+from tallyroom.protocols.privacy.sums_over_time import (
+    AUTO,
+    SUM_STRATEGIES,
+    BlocksAsTheyFill,
+    SumsStrategy,
+    sums_strategy,
+)
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
@@ -27,6 +34,9 @@ from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 MAX_STEPS = 1 << 18
 NONE = np.zeros(0, dtype=np.uint64)
 LARGEST = 2.0**62
+
+
+MOST_BATCHES = 4096
 
 
 def steps_of(times: Column, steps: int) -> Integers:
@@ -46,6 +56,8 @@ class SumsOverTime(Encoding):
     lower: float
     upper: float
     steps: int
+    in_batch: int = 1
+    """How many times make up a step."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +89,8 @@ class SumsOverTime(Encoding):
         parties = len(holdings.ids)
         party = np.repeat(np.arange(parties), holdings.counts)
         sums = np.zeros((parties, self.length), dtype=np.uint64)
-        times = steps_of(numbers(holdings.column(self.time), 1.0), self.steps)
+        last = self.steps * self.in_batch
+        times = steps_of(numbers(holdings.column(self.time), 1.0), last) // self.in_batch
         np.add.at(sums, (party, times), self.grid.encode(values))
         if self.counts_records:
             np.add.at(sums, (party, self.steps + times), np.uint64(1))
@@ -107,17 +120,34 @@ class RunningSum(BoundedColumn):
     time: str = role("time", "The column of times, whole numbers from 1 on.")
     steps: int = option(1024, "How many times there are.")
     strategy: str = option(
-        "hierarchy", "Which sums get noise; tree is S0's.", choices=tuple(SUM_STRATEGIES)
+        AUTO,
+        "Which sums get noise; auto takes the least variance, tree is S0's.",
+        choices=(AUTO, *SUM_STRATEGIES),
     )
+
+    stream: bool = option(False, "Tell the sums batch by batch, as records arrive.")
+    batches: int = option(0, "Of a stream: how many batches; 0 for one at every time.")
 
     name: ClassVar[str] = "running-sum"
     style: ClassVar[Style] = Style("steps", "time", "sum up to the time")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        look_up("strategy", self.strategy, SUM_STRATEGIES)
+        look_up("strategy", self.strategy, dict.fromkeys((AUTO, *SUM_STRATEGIES)))
         if not 1 <= self.steps <= MAX_STEPS:
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
+
+        if self.stream:
+            self._check_stream()
+        elif self.batches:
+            raise LocalError("--batches is of a stream: --stream")
+
+    def _check_stream(self) -> None:
+        if self.strategy != AUTO:
+            raise LocalError("a stream releases sums of blocks: leave --strategy out")
+        most = min(self.steps, MOST_BATCHES)
+        if not 0 <= self.batches <= most or not (self.batches or self.steps == most):
+            raise LocalError(f"--batches of a stream must be between 1 and {most}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -129,24 +159,33 @@ class RunningSum(BoundedColumn):
 
     @cached_property
     def encoding(self) -> SumsOverTime:
-        return SumsOverTime(self.value, self.time, *self.bounds, self.steps)
+        return SumsOverTime(self.value, self.time, *self.bounds, self.told, self.in_batch)
 
-    @cached_property
-    def sums_strategy(self) -> SumsStrategy:
-        sums = self.encoding
-        kind = SUM_STRATEGIES[self.strategy]
-        return kind(self.steps, sums.grid.steps, sums.counts_records)
+    @property
+    def in_batch(self) -> int:
+        return -(-self.steps // (self.batches or self.steps))
+
+    @property
+    def told(self) -> int:
+        """How many sums are told."""
+        return -(-self.steps // self.in_batch)
 
     def plan(self, facts: Facts) -> NoisySum:
         sums = self.encoding
         counted = "the number of records up to each time" if sums.counts_records else ""
-        return NoisySum(sums, self.sums_strategy, (self.time,), counted)
+        of = (self.told, sums.grid.steps, sums.counts_records)
+        if self.stream:
+            return Stream(sums, BlocksAsTheyFill(*of), (self.time,), counted)
+        strategy = sums_strategy(self.strategy, *of, facts.records, facts.law)
+        return NoisySum(sums, strategy, (self.time,), counted)
 
     def read(self, release: Release) -> Answer:
         if (noise := release.noise) is None:
-            found = self._in_units(*release.values.reshape(-1, self.steps))
+            found = self._in_units(*release.values.reshape(-1, self.told))
             return Answer(self._curve(found), None, release.records, foretold=True)
-        strategy, step = self.sums_strategy, self.encoding.grid.step
+        assert isinstance(release.plan, NoisySum)
+        assert isinstance(release.plan.strategy, SumsStrategy)
+        strategy, step = release.plan.strategy, self.encoding.grid.step
         values = release.integers[: strategy.measured].astype(np.float64)
         sums = np.clip(np.rint(strategy.sums(values)), -LARGEST, LARGEST).astype(np.int64)
         found = self._in_units(sums.view(np.uint64), release.values[strategy.measured :])
@@ -160,7 +199,8 @@ class RunningSum(BoundedColumn):
 
     def reference(self, holdings: Holdings) -> Estimate:
         values = self.raw(holdings)
-        return self._curve(np.cumsum(np.bincount(self._times(holdings), values, self.steps)))
+        sums: Column = np.cumsum(np.bincount(self._times(holdings), values, self.steps))
+        return self._curve(sums[self._told_at - 1])
 
     def _times(self, holdings: Holdings) -> Integers:
         """The times, for the truth. Raises `LocalError` for an invalid time."""
@@ -170,4 +210,9 @@ class RunningSum(BoundedColumn):
         return steps_of(times, self.steps)
 
     def _curve(self, sums: Column) -> Estimate:
-        return Curve(np.arange(1.0, self.steps + 1).tolist(), sums.tolist())
+        return Curve(self._told_at.astype(float).tolist(), sums.tolist())
+
+    @property
+    def _told_at(self) -> Integers:
+        """The times at which sums are told: the last of each batch."""
+        return np.minimum(np.arange(1, self.told + 1) * self.in_batch, self.steps)

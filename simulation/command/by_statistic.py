@@ -6,8 +6,8 @@ outside package has its command, its help and its messages too.
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, get_args
 
@@ -16,11 +16,15 @@ from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from tallyroom.protocols import registry
+from tallyroom.protocols.categories import format_categories, parse_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.statistics import statistic_named, statistics
+from tallyroom.protocols.plans.groups import Division
+from tallyroom.protocols.predicates import canonical, parse_condition
+from tallyroom.protocols.statistics import Statistic, statistic_named, statistics
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.statistics.grouped import answers_for_groups
 from tallyroom.protocols.studies.contract import BOUNDS_METHODS, BOUNDS_SHARE
 from tallyroom.simulation.command.common import GROUPS, parameters_of
 from tallyroom.simulation.command.light import LightGroup, read_lightly
@@ -35,6 +39,9 @@ ELSEWHERE = {
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
 _SCHEMA = _PREFIX + "schema"
+_WHERE = _PREFIX + "where"
+_BY = _PREFIX + "by"
+_GROUPS = _PREFIX + "groups"
 _BOUNDS = _PREFIX + "bounds"
 _BOUNDS_SHARE = _PREFIX + "bounds_share"
 _BOUNDS_BY = _PREFIX + "bounds_by"
@@ -48,7 +55,8 @@ class ChosenOptions:
     """A statistic or a study with the options that were given for it, and public data to plan by.
 
     `bounds_share` is the part of ε that finds the bounds, by the method `bounds_by`; None where
-    they are given. `schema` is a public schema, by its file or its name.
+    they are given. `schema` is a public schema, by its file or its name. `where`, `by` and `groups`
+    say what part of the records it is about.
     """
 
     kind: Any
@@ -57,6 +65,15 @@ class ChosenOptions:
     bounds_share: float | None = None
     bounds_by: str = "histogram"
     schema: str | None = None
+    where: str = ""
+    by: tuple[str, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def grouping(self) -> tuple[str, ...]:
+        """The columns that decide which records it is about."""
+        conditional = parse_condition(self.where).columns if self.where else ()
+        return tuple(dict.fromkeys((*conditional, *self.by)))
 
 
 Action = Callable[[ChosenOptions, Any], None]
@@ -97,6 +114,8 @@ class GroupedCommand(TyperCommand):
             if isinstance(each, TyperOption):
                 (own if (each.name or "").startswith(_PREFIX) else common).extend(each.opts)
         near = _misspelt(option, [*own, *common]) or _alike(option, self.name or "")
+        if option in ("--where", "--by"):
+            return f"{self.name} has no {option}: it is about all records"
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(own)}"
         return f"{self.name} has no {option}; {hint}"
 
@@ -145,7 +164,9 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))
-    if any(option.name in OF_A_SCHEMA for option in kind.options()):
+    if by_group := issubclass(kind, Statistic) and answers_for_groups(kind):
+        own += _group_parameters(f"Options of {name}")
+    if by_group or any(option.name in OF_A_SCHEMA for option in kind.options()):
         own.append(_schema_parameter(f"Options of {name}"))
     if finds_bounds := _may_find_bounds(kind):
         own += _bounds_parameters(f"Options of {name}")
@@ -154,13 +175,20 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     def command(**given: Any) -> None:
         told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
         pilot, schema = told.pop(_PILOT, None), told.pop(_SCHEMA, None)
+        where, by, groups = (told.pop(each, None) for each in (_WHERE, _BY, _GROUPS))
         bounds = [told.pop(each, None) for each in (_BOUNDS, _BOUNDS_SHARE, _BOUNDS_BY)]
         chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
         finding = _finding_bounds(*bounds) if finds_bounds else (None, "histogram")
-        action(ChosenOptions(kind, chosen, pilot, *finding, schema), options(**given))
+        about = ChosenOptions(kind, chosen, pilot, *finding, schema)
+        about = replace(
+            about, where=_needed(where), by=_listed(by), groups=_groups_of(groups or ())
+        )
+        if astray := [column for column in about.groups if column not in about.by]:
+            raise LocalError(f"--by does not name {astray[0]}: give --by {astray[0]}")
+        action(about, options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -195,6 +223,50 @@ def _schema_parameter(group: str) -> inspect.Parameter:
         rich_help_panel=group,
     )
     return _keyword(_SCHEMA, Annotated[str | None, shown])
+
+
+def _group_parameters(group: str) -> list[inspect.Parameter]:
+    where = typer.Option(
+        "--where",
+        help="Of the records that meet a condition alone, such as 'age >= 40 and sex = \"F\"'.",
+        rich_help_panel=group,
+        metavar="<condition>",
+    )
+    by = typer.Option(
+        "--by",
+        help="For each group of records, by a column or several: sex,region.",
+        rich_help_panel=group,
+        metavar="<column>",
+    )
+    names = typer.Option(
+        "--groups",
+        help="COLUMN=NAME,NAME: the groups of a column, which are public; repeat for more.",
+        rich_help_panel=group,
+        metavar="<column=names>",
+    )
+    return [
+        _keyword(_WHERE, Annotated[str | None, where]),
+        _keyword(_BY, Annotated[str | None, by]),
+        _keyword(_GROUPS, Annotated[list[str] | None, names]),
+    ]
+
+
+def _needed(where: str | None) -> str:
+    """The condition that was given; empty if none was. Raises `LocalError` for one that is none."""
+    return "" if where is None else canonical(where)
+
+
+def _listed(columns: str | None) -> tuple[str, ...]:
+    return () if columns is None else parse_categories(columns)
+
+
+def _groups_of(texts: Sequence[str]) -> dict[str, str]:
+    """The names of groups by column. Raises `LocalError`."""
+    told = list(map(Division.parse, texts))
+    found = {each.column: format_categories(each.names) for each in told}
+    if len(found) < len(told):
+        raise LocalError("each column has one --groups")
+    return found
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:

@@ -18,6 +18,7 @@ from tallyroom.protocols.studies import studies
 from tallyroom.simulation.bench.command import BENCHMARKS
 from tallyroom.simulation.command.common import Json
 from tallyroom.simulation.networks.profile import SUMMARIES
+from tallyroom.simulation.reports.terminal import err
 from tallyroom.simulation.reports.trust import promises, show_promises
 from tallyroom.simulation.runtimes import runtimes
 
@@ -44,10 +45,13 @@ def _networks() -> dict[str, str]:
 
 def _figures() -> dict[str, str]:
     from tallyroom.simulation.reproduce.registry import (
-        FIGURES,  # imports matplotlib, which is slow to load
+        loadable,  # imports matplotlib, which is slow to load
     )
 
-    return {name: figure.claim for name, figure in FIGURES.items()}
+    figures, broken = loadable()
+    for why in broken:
+        err.print(f"left out: {why}", markup=False)
+    return {figure.name: figure.claim for figure in figures}
 
 
 def _benchmarks() -> dict[str, str]:
@@ -86,8 +90,8 @@ def show_data(rows: Mapping[str, Any]) -> None:
         print()
     print("a public file with its published schema: --data adult:FILE.csv")
     print("a file: --data FILE.csv, or 'FILE.csv?value=COLUMN&party=COLUMN'; also label=, score=,")
-    print("x=, y=, target=, time=COLUMN; missing=drop or a number, sep=;, positive=NAME,")
-    print("categories=A,B or @FILE, order=LOW,HIGH")
+    print("x=, y=, target=, time=, event=, group=COLUMN; missing=drop or a number, sep=;,")
+    print("positive=NAME, categories=A,B or @FILE, order=LOW,HIGH")
 
 
 def _lists() -> dict[str, str]:

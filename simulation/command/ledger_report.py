@@ -11,9 +11,10 @@ import typer
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Totals
-from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss, parse_epsilon
 from tallyroom.simulation.command.common import Json
 from tallyroom.simulation.command.reconcile import names_of, reconcile
+from tallyroom.simulation.command.restore import restore
 from tallyroom.storage.ledger import Ledger
 
 FILE = "ledger.sqlite"
@@ -134,10 +135,24 @@ def ledger(
         bool,
         typer.Option("--reconcile", help="Show the releases that not all of the ledgers have."),
     ] = False,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option("--restore", help="Write what this result's receipts prove was released."),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="With --restore: the epsilon of each release that nothing proves."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what a ledger has spent, oldest first, with the plain sums and a tighter total; or
-    compare several ledgers: exit code 3 if they differ."""
+    """List what a ledger has spent, oldest first, with the plain sums and a tighter total; compare
+    several ledgers: exit code 3 if they differ; or complete one that was restored from a copy."""
+    if results or missing is not None:
+        if len(paths) > 1:
+            raise LocalError("--restore completes one ledger at a time")
+        each = None if missing is None else PrivacyLoss.of(parse_epsilon(missing))
+        print(restore(paths[0], results or [], each))
+        return
     if compare:
         _compare(paths, delta, as_json)
         return

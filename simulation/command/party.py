@@ -29,6 +29,7 @@ from tallyroom.simulation.command.process_options import (
     Insecure,
     LogFormat,
     LogLevel,
+    has_expired,
     member_of,
     serve_until_stopped,
 )
@@ -98,7 +99,9 @@ def party(
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
     configure_logs("party", log_format, log_level)
-    credentials = member_of(identity, Role.PARTY) if is_member(identity) else None
+    given = bool(token or token_file or tokens)
+    again = given and is_member(identity) and has_expired(identity, Role.PARTY)
+    credentials = member_of(identity, Role.PARTY) if is_member(identity) and not again else None
     dataset = held(data)  # read before a token is spent
     for note in (*dataset.notes, *dataset.uncounted()):  # for its operator alone
         warn(note)

@@ -69,12 +69,17 @@ def member_of(folder: Path, role: Role) -> Credentials:
     """Raises `LocalError` on an identity whose certificate has expired."""
 
     credentials = read_identity(folder, role)
-    if validity_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
+    if has_expired(folder, role):
         raise LocalError(
-            f"the certificate in {folder} has expired: a party must enrol again in an empty folder "
-            "with a new token; for other members use `tally enrol renew`"
+            f"the certificate in {folder} has expired: a party enrols again with a new token, in "
+            "the same folder, where its ledger is; for other members use `tally enrol renew`"
         )
     return credentials
+
+
+def has_expired(folder: Path, role: Role) -> bool:
+    """Raises `LocalError` unless the folder holds an identity of that role."""
+    return validity_of(read_identity(folder, role).certificate).ends < dt.datetime.now(dt.UTC)
 
 
 def check_safe(role: str, store: Path | None, cap: Limit, insecure: bool) -> None:

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from tallyroom.parties.consent import read_policy
 from tallyroom.parties.data import Dataset, load
 from tallyroom.parties.models import scored
-from tallyroom.parties.schema import bounds_of, merged, read_schema, schema_words
+from tallyroom.parties.schema import bounds_of, merged, names_of, read_schema, schema_words
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
@@ -22,6 +22,7 @@ from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.command.by_statistic import (
     COMPARE,
@@ -41,7 +42,7 @@ from tallyroom.simulation.command.common import (
 from tallyroom.simulation.command.compare import compare_aggregators
 from tallyroom.simulation.command.messages import warn
 from tallyroom.simulation.compared_programs import read_metered
-from tallyroom.simulation.federation import DEFAULT_DATA, Federation
+from tallyroom.simulation.federation import DEFAULT_DATA, Federation, of_groups
 from tallyroom.simulation.reports.terminal import (
     show_key,
     show_progress,
@@ -152,7 +153,9 @@ def asked_about(
     """The question and its data, with everything checked that can be before a run."""
     dataset = _data_of(chosen, options)
     question = _asked(chosen, dataset)
-    dataset = dataset.about(question.columns)
+    # A missing cell decides a condition as any other does.
+    needed = question.asked.columns if isinstance(question, Grouped) else question.columns
+    dataset = dataset.about(needed)
     dataset = dataclasses.replace(dataset, notes=(*dataset.notes, *_schema_notes(chosen)))
     if options.out is not None:
         check_writable(options.out)
@@ -163,7 +166,7 @@ def _data_of(chosen: ChosenOptions, options: RunOptions | CompareOptions) -> "Da
     """The data as it is, or what a model says of the half that it was not trained on."""
 
     if options.model is None:
-        return load(options.data or DEFAULT_DATA)
+        return load(options.data or DEFAULT_DATA, chosen.grouping)
     if not {"score", "label"} <= {each.name for each in chosen.kind.options() if each.role}:
         raise LocalError("--model goes with statistics of scores and labels, such as roc")
     if options.data is None:
@@ -262,11 +265,23 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     built = _built(chosen, dataset)
     if isinstance(built, Study):
         return built
+    if chosen.where or chosen.by:
+        return _of_groups(chosen, built, dataset)
     if chosen.bounds_share is None:
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
     return studies.PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
+
+
+def _of_groups(
+    chosen: ChosenOptions, statistic: "Statistic", dataset: "Dataset | None"
+) -> "Statistic":
+    if chosen.bounds_share is not None:
+        raise LocalError("--bounds private is of all records: give --lower and --upper")
+    schema = names_of(read_schema(chosen.schema)) if chosen.schema else {}
+    piloted = with_pilot(statistic, chosen.pilot, dataset)
+    return of_groups(piloted, chosen.where, chosen.by, schema | dict(chosen.groups), dataset)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":

@@ -27,13 +27,14 @@ def stand_in(question: Statistic | Study, data: Dataset) -> Dataset:
         attribute = parse_attribute(text)
         if attribute.bounds:
             bounds[attribute.name] = attribute.bounds
-    label, time = (getattr(asked, role, None) for role in ("label", "time"))
+    time = getattr(asked, "time", None)
+    labels = {getattr(asked, role, None) for role in ("label", "event")}
     positive = getattr(asked, "positive", None)
 
     def column(name: str) -> Column:
-        if name == label:
+        if name in labels:
             return _labels(generator.permutation(np.arange(rows) % 2 == 0), positive)
-        if name == time:
+        if name == time and name not in known_bounds(asked):
             return np.ones(rows)  # the column takes whole numbers from 1; any will do
         if name in names:
             return names[name][generator.integers(len(names[name]), size=rows)]

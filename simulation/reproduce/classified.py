@@ -46,7 +46,7 @@ TURNED = ("diabetes",)
 
 def data_folder() -> Path:
     """`TALLY_DATA`, or the folder `shared/data` beside the project."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     return Path(os.environ.get("TALLY_DATA", beside))
 
 

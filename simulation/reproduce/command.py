@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tallyroom.protocols.names import look_up
 from tallyroom.simulation.reports.terminal import err, out
 from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale
 from tallyroom.simulation.reproduce.gallery import write_gallery
-from tallyroom.simulation.reproduce.registry import FIGURES
+from tallyroom.simulation.reproduce.registry import figure_named, loadable
 
 FOLDER = Path("reproduce")
 
@@ -18,8 +17,12 @@ def named(names: Sequence[str]) -> list[Figure]:
 
     Raises `LocalError` on a figure that is unknown or cannot be run here, before any runs.
     """
-    asked = list(FIGURES) if "all" in names else list(dict.fromkeys(names))
-    figures = [look_up("figure", name, FIGURES) for name in asked]
+    if "all" in names:
+        figures, broken = loadable()
+        for why in broken:
+            err.print(f"left out: {why}", markup=False)
+    else:
+        figures = [figure_named(name) for name in dict.fromkeys(names)]
     for figure in figures:
         figure.check()
     return figures
@@ -67,7 +70,7 @@ def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
     for criterion, met in outcome.criteria.items():
         out.print(f"  {'yes' if met else 'no ':<4}{criterion}", markup=False)
     if outcome.ours:
-        out.print(f"  ours {outcome.our_verdict_at(scale)}: {outcome.why}", markup=False)
+        out.print(f"  ours: {outcome.our_verdict_at(scale)}. {outcome.why}", markup=False)
         for criterion, met in outcome.ours.items():
             out.print(f"    {'yes' if met else 'no ':<4}{criterion}", markup=False)
     for name, words in outcome.measured.items():

@@ -23,9 +23,11 @@ class Scale(StrEnum):
 @dataclass(frozen=True)
 class Outcome:
     """`criteria` states the claim in numbers, in words, with whether each criterion was met. It is
-    the claim as the paper states it, and decides the verdict. If the paper must have computed
-    something else, `ours` has the criteria for what we think it computed, and `why` explains the
-    difference. `measured` has the number behind a criterion.
+    the claim as the paper states it, judged on the paper's own mechanism, and decides the verdict.
+
+    `ours` has criteria for something else: this project's mechanism, or what we think the paper
+    must have computed. `why` says which, and how it differs. `measured` has the number behind a
+    criterion.
     """
 
     criteria: Mapping[str, bool]
@@ -40,7 +42,7 @@ class Outcome:
         return _verdict(self.criteria)
 
     def verdict_at(self, scale: Scale) -> str:
-        """With too few runs, a claim cannot be refuted."""
+        """A small run has too few repetitions to show that a claim holds, or that it fails."""
         return _at(scale, self.verdict)
 
     def our_verdict_at(self, scale: Scale) -> str:
@@ -52,7 +54,7 @@ def _verdict(criteria: Mapping[str, bool]) -> str:
 
 
 def _at(scale: Scale, verdict: str) -> str:
-    return "inconclusive" if scale is Scale.SMALL and verdict == "fails" else verdict
+    return "inconclusive" if scale is Scale.SMALL else verdict
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,10 @@ class Figure:
     def document(self, outcome: Outcome, scale: Scale) -> dict[str, object]:
         """The object that `--json` prints."""
         figures = {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)}
+        ours: dict[str, object] = {}
         if outcome.ours:
-            figures |= {
-                "our_criteria": dict(outcome.ours),
-                "our_verdict": outcome.our_verdict_at(scale),
-                "why_ours": outcome.why,
-            }
+            figures["our_criteria"] = dict(outcome.ours)
+            ours = {"ours": {"claim": outcome.why, "verdict": outcome.our_verdict_at(scale)}}
         if outcome.measured:
             figures["measured"] = dict(outcome.measured)
         return {
@@ -89,6 +89,7 @@ class Figure:
             "figure": self.name,
             "claim": self.claim,
             "verdict": outcome.verdict_at(scale),
+            **ours,
             "figures": figures,
             "files": [str(path) for path in outcome.files],
         }

@@ -23,9 +23,9 @@ OURS = "Our own measurements"
 def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: Scale) -> Path:
     """Writes gallery.html, a self-contained page; returns its path."""
     shown = sorted(shown, key=lambda each: _order(each[0]))
-    rows = [(figure.name, outcome.verdict_at(scale)) for figure, outcome in shown]
+    rows = [(figure.name, _verdicts(outcome, scale)) for figure, outcome in shown]
     small = (
-        '<p class="loud">Small sizes: seconds for each, and too few runs to refute anything. '
+        '<p class="loud">Small sizes: seconds for each, and too few runs to prove anything. '
         "<code>tally reproduce all --full</code> has the papers' sizes.</p>"
     )
     body = [small if scale is Scale.SMALL else "", "<h2>Verdicts</h2>", pairs(rows)]
@@ -39,6 +39,11 @@ def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: 
     path = folder / "gallery.html"
     path.write_text(page("The papers' figures, reproduced", "".join(body)), encoding="utf-8")
     return path
+
+
+def _verdicts(outcome: Outcome, scale: Scale) -> str:
+    ours = f"; ours: {outcome.our_verdict_at(scale)}" if outcome.ours else ""
+    return outcome.verdict_at(scale) + ours
 
 
 def _paper(figure: Figure) -> str:
@@ -62,7 +67,7 @@ def _entry(figure: Figure, outcome: Outcome, scale: Scale) -> str:
         _criteria("The claim as the paper states it", outcome.criteria),
     ]
     if outcome.ours:
-        words = f"Ours, {outcome.our_verdict_at(scale)}: {outcome.why}"
+        words = f"Ours: {outcome.our_verdict_at(scale)}. {outcome.why}"
         parts.append(_criteria(words, outcome.ours))
     numbers = outcome.measured or {
         key.replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,5 +1,8 @@
-"""Every figure that can be reproduced, by name."""
+"""Every figure that can be reproduced, by name: the bundled ones, and those of other packages."""
 
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.registry import FIGURES, named, registered
 from tallyroom.simulation.reproduce import (
     ecdf_error,
     s0_calibration,
@@ -22,7 +25,7 @@ from tallyroom.simulation.reproduce import (
 )
 from tallyroom.simulation.reproduce.contract import Figure
 
-FIGURES: dict[str, Figure] = {
+BUNDLED: dict[str, Figure] = {
     figure.name: figure
     for figure in (
         s0_smoothing.FIG2,
@@ -51,3 +54,30 @@ FIGURES: dict[str, Figure] = {
         s4_models.FIG2,
     )
 }
+
+
+def names() -> list[str]:
+    """The names of all figures. Loads none of another package."""
+    return [*BUNDLED, *(name for name in registered(FIGURES) if name not in BUNDLED)]
+
+
+def figure_named(name: str) -> Figure:
+    """Raises `LocalError` if there is no such figure, or if it cannot be loaded or is misnamed."""
+    if name in BUNDLED:
+        return BUNDLED[name]
+    look_up("figure", name, dict.fromkeys(names()))
+    found = named(FIGURES, name)
+    if not isinstance(found, Figure) or found.name != name:
+        raise LocalError(f"figure {name!r} must be a Figure of that name, not {found!r}")
+    return found
+
+
+def loadable() -> tuple[list[Figure], list[str]]:
+    """All figures that can be loaded, and why each of the others cannot."""
+    found, broken = [], []
+    for name in names():
+        try:
+            found.append(figure_named(name))
+        except LocalError as error:
+            broken.append(str(error))
+    return found, broken

@@ -43,6 +43,8 @@ WAYS = {
 }
 OWN_SHARE = Fraction(3, 10)
 ONE_RECORD = 1.0
+MAY = (0.5, 2.0)
+"""S0 says "may": in the middle of its range of ε."""
 
 SIZES = {
     Scale.PAPER: Sizes(1024, 100, ("0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10")),
@@ -50,14 +52,6 @@ SIZES = {
 }
 DATA = {"s0-fig6": ("bank", "diabetes"), "s0-fig10": ("diabetes", "bank")}
 """The data of the figure, and the data that S0 compares it with."""
-
-
-def terms_of(found: Calibration) -> Vector:
-    """The terms of the statistic: of positives and of negatives, one column per group."""
-    squares = (found.cells[:, 1] - found.cells[:, 0]) ** 2
-    least = np.maximum(found.predicted, found.floor)
-    terms: Vector = np.divide(squares, least, out=np.zeros_like(least), where=least > 0)
-    return terms
 
 
 class Calibrated:
@@ -71,7 +65,9 @@ class Calibrated:
         at = between(quantiles(data.score, WANTED))
         self.truth = Calibration([*at, 1.0], grouped(data.score, data.positive, at))
 
-    def private(self, way: str, epsilon: Fraction, run: int) -> Calibration:
+    def private(self, way: str, epsilon: Fraction, run: int) -> tuple[Calibration, Calibration]:
+        """The private groups; and the same ones without noise in the predicted positives of the
+        lowest group."""
         curve = STRATEGIES[WAYS[way][0]](len(self.x))
         share = OWN_SHARE
         if way == "s0":
@@ -86,7 +82,11 @@ class Calibrated:
         second = DiscreteLaplace.spending((1 - share) * epsilon, SENSITIVITY)
         error = second.draw(exact.size, source).reshape(exact.shape) / FIXED_POINT
         deviation = float(np.sqrt(second.variance)) / FIXED_POINT
-        return Calibration([*at, 1.0], exact + error, ONE_RECORD if way == "s0" else deviation)
+        floor = ONE_RECORD if way == "s0" else deviation
+        spared = error.copy()
+        spared[0, 0] = 0.0
+        upper = [*at, 1.0]
+        return Calibration(upper, exact + error, floor), Calibration(upper, exact + spared, floor)
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,8 @@ class Errors:
     """Errors of the private statistic, relative to the true one, at one ε.
 
     `squared` is the mean squared error; `spread` the deviation of the squared error over the runs;
-    `statistic` the deviation of the statistic itself; `lowest` is the mean error of the term of
-    positives in the lowest group, and `other` that of the worst other term, both over the runs in
-    which no quantiles coincide.
+    `statistic` the deviation of the statistic itself; `spared` is the mean squared error of the
+    same runs without noise in the predicted positives of the lowest group.
     """
 
     data: str
@@ -105,8 +104,7 @@ class Errors:
     squared: Mean
     spread: float
     statistic: float
-    lowest: float
-    other: float
+    spared: float
 
 
 def measure(name: str, data: Scores, sizes: Sizes) -> list[Errors]:
@@ -116,16 +114,9 @@ def measure(name: str, data: Scores, sizes: Sizes) -> list[Errors]:
     for way in WAYS:
         for epsilon in sizes.epsilons:
             runs = [judged.private(way, Fraction(epsilon), run) for run in range(sizes.runs)]
-            relative = np.array([each.statistic for each in runs]) / true
+            relative = np.array([each.statistic for each, _ in runs]) / true
             squares = (relative - 1) ** 2
-            off = [
-                np.abs(terms_of(each) - terms_of(judged.truth))
-                for each in runs
-                if len(each.upper) == len(judged.truth.upper)
-            ]
-            terms = np.mean(off, axis=0) if off else np.zeros((2, GROUPS))
-            lowest = float(terms[0, 0])
-            terms[0, 0] = 0.0
+            spared = np.array([without.statistic for _, without in runs]) / true
             found.append(
                 Errors(
                     name,
@@ -134,8 +125,7 @@ def measure(name: str, data: Scores, sizes: Sizes) -> list[Errors]:
                     Mean.of(squares.tolist()),
                     float(np.std(squares, ddof=1)),
                     float(np.std(relative, ddof=1)),
-                    lowest,
-                    float(terms.max()),
+                    float(np.mean((spared - 1) ** 2)),
                 )
             )
     return found
@@ -160,9 +150,11 @@ def judge(name: str, measured: Sequence[Errors]) -> dict[str, bool]:
                 one > two for one, two in zip(varied[own], varied[other], strict=True)
             ),
             'S0: "a small error in the small number E (the predicted number of positives in the '
-            'first group) … may cause a large error": the term of positives in the lowest group '
-            "errs more, in the mean, than any other term at every ε": all(
-                each.lowest > each.other for each in by[own]
+            'first group) … may cause a large error": without noise in that number, more than '
+            f"half of the mean squared error vanishes at ε from {MAY[0]:g} to {MAY[1]:g}": all(
+                each.spared < each.squared.value / 2
+                for each in by[own]
+                if MAY[0] <= each.epsilon <= MAY[1]
             ),
         }
     return {
@@ -193,8 +185,7 @@ def row_of(each: Errors) -> dict[str, Number]:
         "upper": each.squared.upper,
         "deviation_of_squares": each.spread,
         "deviation_of_statistic": each.statistic,
-        "lowest_term_error": each.lowest,
-        "worst_other_term_error": each.other,
+        "relative_mse_without_that_noise": each.spared,
     }
 
 

@@ -1,8 +1,9 @@
 """S2 Fig. 4(a): the smallest difference in AUC that PriROC can distinguish, by n·ε.
 
-S2 varies the product n·ε alone. Here n is fixed. A data set of AUC a has half its records positive;
-g_i positives rank below the i-th negative, Σ g = (1 − a)(n/2)² (S2 prints n/2), and scores are the
-ranks, evenly spaced in [0, 1].
+S2 varies the product n·ε alone; here n varies and ε = 1. Judged is S2's own PriROC (`s2_priroc`);
+beside it is this project's, and PriROC-fix of both. A data set of AUC a has half its records
+positive; g_i positives rank below the i-th negative, Σ g = (1 − a)(n/2)² (S2 prints n/2), and
+scores are the ranks, evenly spaced in [0, 1].
 """
 
 from collections.abc import Mapping
@@ -21,28 +22,32 @@ from tallyroom.protocols.statistics.classifier_estimates import Judgement
 from tallyroom.simulation.reproduce.classified import SEED
 from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS, panels, save
+from tallyroom.simulation.reproduce.s2_priroc import s2_priroc
 
 Labels = NDArray[np.bool]
 PAPER = {200: 0.1, 500: 0.05, 1000: 0.025, 2000: 0.025}
 """n·ε, and the smallest difference that S2 distinguishes there."""
 LEVEL = 0.05
 STEP = 0.025
-METHODS = {"priroc": False, "priroc_fix": True}
+METHODS = {
+    "priroc": ("S2", False),
+    "priroc_fix": ("S2", True),
+    "our_priroc": ("ours", False),
+    "our_priroc_fix": ("ours", True),
+}
+EPSILON = Fraction(1)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    records: int
     products: tuple[int, ...]
     repeats: int
     areas: tuple[float, ...]
 
 
 SIZES = {
-    Scale.PAPER: Sizes(
-        1000, tuple(PAPER), 20, tuple(round(0.7 + STEP * each, 3) for each in range(11))
-    ),
-    Scale.SMALL: Sizes(64, (500, 1000, 2000), 4, (0.7, 0.725, 0.75, 0.775)),
+    Scale.PAPER: Sizes(tuple(PAPER), 20, tuple(round(0.7 + STEP * each, 3) for each in range(11))),
+    Scale.SMALL: Sizes((200, 500, 1000), 4, (0.7, 0.75)),
 }
 
 
@@ -72,19 +77,18 @@ def ladder(records: int, area: float) -> Labels:
 
 
 def noisy_areas(
-    labels: Labels, fixed: bool, epsilon: Fraction, repeats: int, name: str
+    labels: Labels, mechanism: str, fixed: bool, repeats: int, name: str
 ) -> list[float]:
     """AUC of the private curve, with fresh noise each time. Every record has a cell of its own."""
     found = []
+    negatives, positives = (~labels).astype(np.int64), labels.astype(np.int64)
     for repeat in range(repeats):
-        release = priroc(
-            (~labels).astype(np.int64),
-            labels.astype(np.int64),
-            depth_for(len(labels), epsilon),
-            epsilon,
-            Randomness.from_seed(SEED, f"{name} {repeat}"),
-            fixed=fixed,
-        )
+        source = Randomness.from_seed(SEED, f"{name} {repeat}")
+        if mechanism == "S2":
+            release = s2_priroc(negatives, positives, EPSILON, source, fixed).curve
+        else:
+            depth = depth_for(len(labels), EPSILON)
+            release = priroc(negatives, positives, depth, EPSILON, source, fixed=fixed)
         ends = np.append(release.thresholds, len(labels)) / len(labels)
         found.append(Judgement.of(release.distributions, ends, "youden").auc)
     return found
@@ -107,14 +111,13 @@ def power(areas: Mapping[float, list[float]]) -> tuple[float, float]:
 def measure(sizes: Sizes) -> list[dict[str, Number]]:
     rows: list[dict[str, Number]] = []
     for product in sizes.products:
-        epsilon = Fraction(product, sizes.records)
         row: dict[str, Number] = {"n_epsilon": product, "paper": PAPER[product]}
-        for method, fixed in METHODS.items():
+        for method, (mechanism, fixed) in METHODS.items():
             areas = {
                 area: noisy_areas(
-                    ladder(sizes.records, area),
+                    ladder(product, area),
+                    mechanism,
                     fixed,
-                    epsilon,
                     sizes.repeats,
                     f"{method} {product} {area}",
                 )
@@ -132,12 +135,12 @@ def measure(sizes: Sizes) -> list[dict[str, Number]]:
     return rows
 
 
-def judge(rows: list[dict[str, Number]]) -> dict[str, bool]:
-    found = [float(row["priroc"]) for row in rows]
+def judge(rows: list[dict[str, Number]], method: str) -> dict[str, bool]:
+    found = [float(row[method]) for row in rows]
     told = {
         f"S2 Fig. 4(a), n·ε = {row['n_epsilon']}: PriROC tells apart AUC that differ by "
         f"{row['paper']:g} (two-sample t-test of 20 and 20, p < {LEVEL:g}, for every pair)": float(
-            row["priroc"]
+            row[method]
         )
         <= float(row["paper"])
         for row in rows
@@ -152,22 +155,30 @@ def run(folder: Path, scale: Scale) -> Outcome:
     sizes = SIZES[scale]
     rows = measure(sizes)
     return Outcome(
-        judge(rows),
-        {"records": sizes.records, "repeats": sizes.repeats, "power": [dict(row) for row in rows]},
+        judge(rows, "priroc"),
+        {"repeats": sizes.repeats, "power": [dict(row) for row in rows]},
         [write_table(folder / "s2-fig4.csv", rows), _draw(folder / "s2-fig4.png", rows)],
+        ours=judge(rows, "our_priroc"),
+        why="The same claims about this project's PriROC, with fewer bins and HB.",
     )
 
 
 def _draw(path: Path, rows: list[dict[str, Number]]) -> Path:
     canvas, (axes,) = panels("S2 Fig. 4(a): the least difference in AUC that is told apart", [""])
     canvas.set_size_inches(6.6, 4.2)
-    for name, colour, marker in zip(("paper", *METHODS), COLOURS, MARKERS, strict=False):
+    labels = {
+        "paper": "as S2 prints it",
+        "priroc": "S2's PriROC",
+        "priroc_fix": "S2's PriROC-fix",
+        "our_priroc": "our PriROC",
+    }
+    for name, colour, marker in zip(labels, COLOURS, MARKERS, strict=True):
         axes.plot(
             [float(row["n_epsilon"]) for row in rows],
             [float(row[name]) for row in rows],
             color=colour,
             marker=marker,
-            label={"paper": "S2", "priroc": "PriROC", "priroc_fix": "PriROC-fix"}[name],
+            label=labels[name],
         )
     axes.set_xlabel("n·ε")
     axes.set_ylabel("difference in AUC")

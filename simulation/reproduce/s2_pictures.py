@@ -8,21 +8,26 @@ and a pattern is told from that of ideal plots as S2 §4.3.1 tells similarities:
 a threshold sees. CPS earnings of 2004 stand in for S2's extract of 2000, which could not be had.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from tallyroom.parties.tables import read_table
-from tallyroom.protocols.privacy.prirp import prirp, separation
-from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.privacy.prirp import separation
 from tallyroom.protocols.records import Column
 from tallyroom.simulation.reproduce.classified import data_folder
 from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import COLOURS, panels, save
-from tallyroom.simulation.reproduce.s2_residuals import SEED, Points, model
+from tallyroom.simulation.reproduce.s2_residuals import (
+    MECHANISMS,
+    SEED,
+    Points,
+    model,
+    private,
+)
 
 KINDS: dict[str, dict[str, float]] = {
     "ideal": {},
@@ -40,6 +45,7 @@ n·ε = 1000 and above, and at 500."""
 DIAGNOSED = '"one can easily diagnose the “heteroscedasticity” and “nonlinearity”"'
 CPS = "cps_earnings_2004.csv.gz"
 MOST_DRAWN = 2500
+OURS = "The same claims about this project's PriRP."
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Sizes:
     cps: int | None
 
 
-SIZES = {Scale.PAPER: Sizes(50, RECORDS, None), Scale.SMALL: Sizes(3, 1000, 3000)}
+SIZES = {Scale.PAPER: Sizes(200, RECORDS, None), Scale.SMALL: Sizes(3, 1000, 3000)}
 
 
 # --- patterns ---
@@ -91,13 +97,6 @@ def patterns(points: Points) -> dict[str, float]:
     return {name: measure(points) for name, measure in PATTERNS.items()}
 
 
-def private(points: Points, epsilon: float, name: str, unit: float = 1.0) -> Points:
-    """PriRP's sampled points."""
-    randomness = Randomness.from_seed(SEED, f"{name} {epsilon}")
-    plot, counts = prirp(*points, unit, Fraction(str(epsilon)), randomness)
-    return plot.sampled(counts, np.random.default_rng(SEED))
-
-
 # --- Fig. 5 and 6 ---
 
 
@@ -129,10 +128,11 @@ def fig6_rows(sizes: Sizes) -> list[dict[str, Number]]:
     rows: list[dict[str, Number]] = []
     for kind, of in KINDS.items():
         points = model(sizes.records, 5, 1.0, **of)
-        for epsilon in EPSILONS:
+        for mechanism, epsilon in itertools.product(MECHANISMS, EPSILONS):
             for run in range(sizes.runs):
-                found = patterns(private(points, epsilon, f"fig6 {kind} {run}"))
-                rows.append({"data": kind, "epsilon": epsilon, "run": run, **found})
+                found = patterns(private(points, mechanism, run, f"fig6 {kind}", epsilon))
+                at: dict[str, Number] = {"data": kind, "mechanism": mechanism, "epsilon": epsilon}
+                rows.append({**at, "run": run, **found})
     return rows
 
 
@@ -140,7 +140,10 @@ def _values(rows: list[dict[str, Number]], kind: str, epsilon: float, pattern: s
     return [float(row[pattern]) for row in rows if (row["data"], row["epsilon"]) == (kind, epsilon)]
 
 
-def fig6_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[str, str]]:
+def fig6_criteria(
+    every: list[dict[str, Number]], mechanism: str
+) -> tuple[dict[str, bool], dict[str, str]]:
+    rows = [row for row in every if row["mechanism"] == mechanism]
     criteria, measured = {}, {}
     for epsilon, kind, pattern, words in (
         (1.0, "heteroscedastic", "fan", DIAGNOSED),
@@ -153,7 +156,7 @@ def fig6_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[
             f"S2 §4.3.1 ({words}), ε = {epsilon:g}: the {pattern} of private {kind} plots is "
             f"{TOLD[epsilon]:g} or more from that of ideal ones"
         ] = apart >= TOLD[epsilon]
-        measured[f"{kind}, ε = {epsilon:g}"] = (
+        measured[f"{kind}, ε = {epsilon:g}, {mechanism}"] = (
             f"distance {apart:.3f}; median {pattern} {np.median(other):.3g}, of ideal plots "
             f"{np.median(ideal):.3g}"
         )
@@ -169,18 +172,19 @@ def fig6_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[
 def run_fig6(folder: Path, scale: Scale) -> Outcome:
     sizes = SIZES[scale]
     rows = fig6_rows(sizes)
-    criteria, measured = fig6_criteria(rows)
+    criteria, measured = fig6_criteria(rows, "S2")
+    ours, our_measured = fig6_criteria(rows, "ours")
     shown = {
         f"{kind}, ε = {epsilon:g}": private(
-            model(sizes.records, 5, 1.0, **of), epsilon, f"fig6 {kind} 0"
+            model(sizes.records, 5, 1.0, **of), "S2", 0, f"fig6 {kind}", epsilon
         )
         for epsilon in EPSILONS
         for kind, of in KINDS.items()
     }
     files = [write_table(folder / "s2-fig6.csv", rows)]
-    files.append(_draw(folder / "s2-fig6.png", "S2 Fig. 6: private residual plots", shown))
+    files.append(_draw(folder / "s2-fig6.png", "S2 Fig. 6: residual plots by S2's PriRP", shown))
     figures = {"runs": sizes.runs, "records": sizes.records}
-    return Outcome(criteria, figures, files, measured=measured)
+    return Outcome(criteria, figures, files, ours, OURS, measured | our_measured)
 
 
 # --- Fig. 8 ---
@@ -213,13 +217,16 @@ def fig8_rows(sizes: Sizes) -> list[dict[str, Number]]:
     for run in range(sizes.runs):
         points = output_perturbed(sizes.records, run)
         row: dict[str, Number] = {"run": run, "raw": slope(points)}
-        for epsilon in EPSILONS:
-            row[f"private_{epsilon:g}"] = slope(private(points, epsilon, f"fig8 {run}"))
+        for mechanism, epsilon in itertools.product(MECHANISMS, EPSILONS):
+            found = slope(private(points, mechanism, run, "fig8", epsilon))
+            row[f"{mechanism}_{epsilon:g}"] = found
         rows.append(row)
     return rows
 
 
-def fig8_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[str, str]]:
+def fig8_criteria(
+    rows: list[dict[str, Number]], mechanism: str
+) -> tuple[dict[str, bool], dict[str, str]]:
     """A plot shows the slope if it has at least half of it, in the same direction."""
     raw = np.array([float(row["raw"]) for row in rows])
     sloped = np.abs(raw) >= SLOPE
@@ -230,31 +237,33 @@ def fig8_criteria(rows: list[dict[str, Number]]) -> tuple[dict[str, bool], dict[
     }
     measured = {"raw": f"{sloped.mean():.2f} of plots are sloped"}
     for epsilon in EPSILONS:
-        found = np.array([float(row[f"private_{epsilon:g}"]) for row in rows])
+        found = np.array([float(row[f"{mechanism}_{epsilon:g}"]) for row in rows])
         shown = found[sloped] * np.sign(raw[sloped]) >= np.abs(raw[sloped]) / 2
         part = float(shown.mean()) if len(shown) else 0.0
         criteria[
             f'S2 §4.3.3 ("This pattern is still evident in the noisy plots"), ε = {epsilon:g}: in '
             "0.9 of the sloped plots or more, the private one has half of the correlation"
         ] = part >= 0.9
-        measured[f"ε = {epsilon:g}"] = f"{part:.2f} of the sloped plots show it"
+        measured[f"ε = {epsilon:g}, {mechanism}"] = f"{part:.3f} of the sloped plots show it"
     return criteria, measured
 
 
 def run_fig8(folder: Path, scale: Scale) -> Outcome:
     sizes = SIZES[scale]
     rows = fig8_rows(sizes)
-    criteria, measured = fig8_criteria(rows)
+    criteria, measured = fig8_criteria(rows, "S2")
+    ours, our_measured = fig8_criteria(rows, "ours")
     at = int(np.argmax([abs(float(row["raw"])) >= SLOPE for row in rows]))
     points = output_perturbed(sizes.records, at)
     shown = {"raw records": points} | {
-        f"private, ε = {epsilon:g}": private(points, epsilon, f"fig8 {at}") for epsilon in EPSILONS
+        f"S2's PriRP, ε = {epsilon:g}": private(points, "S2", at, "fig8", epsilon)
+        for epsilon in EPSILONS
     }
     files = [write_table(folder / "s2-fig8.csv", rows)]
     title = f"S2 Fig. 8: ideal data around private coefficients, n = {sizes.records}"
     files.append(_draw(folder / "s2-fig8.png", title, shown))
     figures = {"runs": sizes.runs, "records": sizes.records}
-    return Outcome(criteria, figures, files, measured=measured)
+    return Outcome(criteria, figures, files, ours, OURS, measured | our_measured)
 
 
 # --- Fig. 9 ---
@@ -289,24 +298,23 @@ def _residuals(design: Column, outcome: Column) -> Points:
     return fitted, outcome - fitted
 
 
-def run_fig9(folder: Path, scale: Scale) -> Outcome:
-    sizes = SIZES[scale]
-    raw, logs, source = earnings(sizes.cps)
-    shown: dict[str, Points] = {}
-    rows: list[dict[str, Number]] = []
-    fans: dict[tuple[str, str], float] = {}
+def fig9_ways(raw: Points, logs: Points) -> dict[tuple[str, str, str], Points]:
+    """Plots by outcome, mechanism ("" for the raw records) and way."""
+    found: dict[tuple[str, str, str], Points] = {}
     for what, points, unit in (("income", raw, 1.0), ("log income", logs, 0.125)):
-        ways = {"raw": points} | {
-            f"ε = {epsilon:g}": private(points, epsilon, f"fig9 {what}", unit)
-            for epsilon in EPSILONS
-        }
-        for way, each in ways.items():
-            found = patterns(each)
-            fans[what, way] = found["fan"]
-            rows.append({"outcome": what, "way": way, **found})
-            shown[f"{what}, {way}"] = each
+        found[what, "", "raw"] = points
+        for mechanism, epsilon in itertools.product(MECHANISMS, EPSILONS):
+            drawn = private(points, mechanism, 0, f"fig9 {what}", epsilon, unit)
+            found[what, mechanism, f"ε = {epsilon:g}"] = drawn
+    return found
+
+
+def fig9_criteria(fans: dict[tuple[str, str, str], float], mechanism: str) -> dict[str, bool]:
     criteria = {}
-    for way in dict.fromkeys(way for _, way in fans):
+    for _, of, way in [key for key in fans if key[0] == "income"]:
+        if of not in ("", mechanism):
+            continue
+        income, logarithm = (fans[what, of, way] for what in ("income", "log income"))
         words = (
             "an obvious fan-shaped pattern"
             if way == "raw"
@@ -315,20 +323,39 @@ def run_fig9(folder: Path, scale: Scale) -> Outcome:
         criteria[
             f'S2 §4.3.4 ("{words}"), {way}: residuals of income are {FAN:g} times as large or more '
             "in the upper third"
-        ] = fans["income", way] >= FAN
+        ] = income >= FAN
         words = (
             "this transformation has made the constant variance assumption more believable"
             if way == "raw"
             else "The noisy residual plots also reveal the improvement in model fit"
         )
         criteria[f'S2 §4.3.4 ("{words}"), {way}: the fan of log income is less, below {FAN:g}'] = (
-            fans["log income", way] < min(FAN, fans["income", way])
+            logarithm < min(FAN, income)
         )
-    measured = {f"{what}, {way}": f"fan {value:.2f}" for (what, way), value in fans.items()}
+    return criteria
+
+
+def run_fig9(folder: Path, scale: Scale) -> Outcome:
+    sizes = SIZES[scale]
+    raw, logs, source = earnings(sizes.cps)
+    drawn = fig9_ways(raw, logs)
+    found = {key: patterns(points) for key, points in drawn.items()}
+    rows: list[dict[str, Number]] = [
+        {"outcome": what, "mechanism": of or "none", "way": way, **each}
+        for (what, of, way), each in found.items()
+    ]
+    fans = {key: each["fan"] for key, each in found.items()}
+    shown = {f"{what}, {way}": drawn[what, of, way] for what, of, way in drawn if of != "ours"}
     files = [write_table(folder / "s2-fig9.csv", rows)]
     files.append(_draw(folder / "s2-fig9.png", "S2 Fig. 9: income and its logarithm", shown))
-    figures = {"records": len(raw[0]), "source": source}
-    return Outcome(criteria, figures, files, measured=measured)
+    return Outcome(
+        fig9_criteria(fans, "S2"),
+        {"records": len(raw[0]), "source": source},
+        files,
+        fig9_criteria(fans, "ours"),
+        OURS,
+        {f"{what}, {way} {of}".strip(): f"fan {fan:.2f}" for (what, of, way), fan in fans.items()},
+    )
 
 
 def _draw(path: Path, title: str, shown: dict[str, Points]) -> Path:

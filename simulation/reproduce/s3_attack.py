@@ -1,4 +1,9 @@
-"""S3 Fig. 2: an adversary who knows all but one label recovers that label from an exact AUC."""
+"""S3 Fig. 2: an adversary who knows all but one label recovers that label from an exact AUC.
+
+S3's caption speaks of "a dataset containing half positives and half negatives". Labels are drawn
+by a fair coin here. In a set with exactly n/2 of each, whoever knows all labels but one can count:
+the missing one is of the class that is short by one, without any AUC, however it is rounded.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +66,8 @@ def measure(sizes: Sizes, paper: bool) -> tuple[list[dict[str, Number]], str]:
         rng = np.random.default_rng([SEED, records])
         right = dict.fromkeys(sizes.digits, 0)
         for _ in range(sizes.runs):
-            drawn = data.sample(records // 2, records // 2, rng)
+            positives = int(rng.binomial(records, 0.5))
+            drawn = data.sample(positives, records - positives, rng)
             target = int(rng.integers(len(drawn.score)))
             for digits in sizes.digits:
                 right[digits] += attack(drawn, digits, target)
@@ -112,7 +118,7 @@ def _draw(path: Path, rows: Sequence[dict[str, Number]], sizes: Sizes) -> Path:
         )
     level(axes, 0.5, "guessing")
     axes.set_ylim(0, 1.02)
-    axes.set_xlabel("records, half of them positive")
+    axes.set_xlabel("records, each positive with probability ½")
     axes.set_ylabel("label recovered")
     axes.legend(frameon=False, fontsize=8)
     return save(canvas, path)

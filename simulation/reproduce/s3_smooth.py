@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.curated import binormal
 from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
 from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from tallyroom.simulation.reproduce.drawing import COLOURS, panels, save
-from tallyroom.simulation.reproduce.s3_error import METRICS
+from tallyroom.simulation.reproduce.s3_error import METRICS, SMOOTH
 
 Vector = NDArray[np.float64]
 
@@ -84,9 +84,9 @@ def run_fig4(folder: Path, scale: Scale) -> Outcome:
     drawn: dict[tuple[str, int], tuple[float, Vector]] = {}
     for size in (small, large):
         sample = data.sample(size, size, np.random.default_rng([SEED, size]))
-        for name, (exact, smooth) in METRICS.items():
+        for name, exact in METRICS.items():
             value = exact(sample.score[sample.positive], sample.score[~sample.positive])
-            bound = smooth(size, size, noise.beta)
+            bound = SMOOTH["ours"][name](size, size, noise.beta)
             source = Randomness.from_seed(SEED, f"fig4 {name} {size}")
             outputs = np.array(
                 [float(noise.release(value, bound, GRID, source)) for _ in range(DRAWS[scale])]

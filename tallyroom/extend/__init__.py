@@ -1,8 +1,9 @@
 """For packages that add to Tallyroom: the contracts to fulfil, and the suites that hold them to it.
 
-An aggregator, a statistic, a study, a kernel of pairs, a noise law, or a runtime is found by its
-name through an entry point of your package (`tallyroom.aggregators`, `tallyroom.statistics`,
-`tallyroom.studies`, `tallyroom.kernels`, `tallyroom.noise_laws`, `tallyroom.runtimes`).
+An aggregator, a statistic, a study, a kernel of pairs, a noise law, a runtime or a figure is found
+by its name through an entry point of your package (`tallyroom.aggregators`, `tallyroom.statistics`,
+`tallyroom.studies`, `tallyroom.kernels`, `tallyroom.noise_laws`, `tallyroom.runtimes`,
+`tallyroom.figures`).
 `docs/extending.md` has examples.
 
 The suites need pytest and hypothesis, and are loaded when they are asked for:
@@ -55,6 +56,7 @@ from tallyroom.protocols.statistics.estimates import Bins, Counts, Curve, Estima
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale, write_table
 from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from tallyroom.protocols.privacy.conformance import NoiseLawContract as NoiseLawContract
     from tallyroom.protocols.statistics.conformance import StatisticContract as StatisticContract
     from tallyroom.protocols.studies.conformance import StudyContract as StudyContract
+    from tallyroom.simulation.reproduce.conformance import FigureContract as FigureContract
     from tallyroom.simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 SUITES = {
@@ -72,6 +75,7 @@ SUITES = {
     "StatisticContract": "tallyroom.protocols.statistics.conformance",
     "StudyContract": "tallyroom.protocols.studies.conformance",
     "RuntimeContract": "tallyroom.simulation.runtimes.conformance",
+    "FigureContract": "tallyroom.simulation.reproduce.conformance",
 }
 
 
@@ -104,6 +108,7 @@ __all__ = [
     "EqualBins",
     "Estimate",
     "Facts",
+    "Figure",
     "Finding",
     "Grid",
     "Holdings",
@@ -123,6 +128,7 @@ __all__ = [
     "OneColumn",
     "OneRound",
     "Opened",
+    "Outcome",
     "Output",
     "Placement",
     "PlainSum",
@@ -135,6 +141,7 @@ __all__ = [
     "Report",
     "RunFailed",
     "Runtime",
+    "Scale",
     "Sensitivity",
     "Statistic",
     "Steps",
@@ -147,4 +154,5 @@ __all__ = [
     "option",
     "role",
     "signed",
+    "write_table",
 ]

@@ -1,4 +1,4 @@
-"""An aggregator, a statistic, a study, a noise law and a runtime in a package of its own:
+"""An aggregator, a statistic, a study, a noise law, a runtime and a figure in another package:
 installed, found by name, run and under contract."""
 
 import json
@@ -73,7 +73,8 @@ def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
 def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     """By the suite that it imports, in a process that knows it only from where it is installed."""
     suites = [
-        f"{name}_contract.py" for name in ("pads", "renamed", "spread", "twofold", "counting")
+        f"{name}_contract.py"
+        for name in ("pads", "renamed", "spread", "twofold", "counting", "coins")
     ]
     for name in suites:
         shutil.copy(SOURCE / name, tmp_path / name)
@@ -180,3 +181,10 @@ def test_elsewhere_it_is_not_known() -> None:
     from tallyroom.protocols.aggregation import aggregator_names
 
     assert "pads" not in aggregator_names()
+
+
+def test_its_figure_is_reproduced_by_name(installed: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "reproduce", "coins", "--full", "--json"]
+    done = with_package(installed, command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "holds"

@@ -36,6 +36,8 @@ RECORDS, PARTIES = 24, 3
 EPSILON = "30"
 OWN = {
     "ecdf-points": ["--at=0.5"],
+    "kaplan-meier": ["--event=label"],
+    "nelson-aalen": ["--event=label"],
     "pairwise": ["--kernel=abs(a.score - b.score)"],
     "hosmer-lemeshow": ["--groups=3"],
     # Of few pairs, chance decides how many are between parties, and so cost bytes.

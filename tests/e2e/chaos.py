@@ -1,12 +1,16 @@
 """Does harm at a random moment of a run, makes it good, and compares the answer.
 
-A process is killed and restarted, a disk is full for a while, or a party sends what is refused. The
-same seed in one process, where nothing fails, says what every answer must be: were anything lost,
-counted twice or drawn anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`.
+A process is killed or told to stop, and restarted, or it stands still for a while; a disk is full,
+or a ledger held by another process; or a party sends what is refused. The same seed in one process,
+where nothing fails, says what every answer must be: were anything lost, counted twice or drawn
+anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`, or of some kinds alone:
+`python -m tests.e2e.chaos 200 heavy study`.
 """
 
 import math
+import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -26,8 +30,10 @@ from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.choices import Mode
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.studies import Study
 from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.protocols.wire.messages import Phase, Role
@@ -37,18 +43,21 @@ from tallyroom.protos.tally_pb2_grpc import MessagesStub
 from tallyroom.simulation import Federation, Result
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
-from tests.e2e.disks import full
+from tests.e2e.disks import full, locked
 from tests.samples import a_message
 
 PARTIES, HOSTS = 6, 3
+LEDGER = "ledger.sqlite"
 DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
-KILL, FILL, REFUSE = HARMS = ("kill", "fill", "refuse")
-FULL_SECONDS = 0.5
+KILL, TERM, STOP, FILL, LOCK, REFUSE = HARMS = ("kill", "term", "stop", "fill", "lock", "refuse")
+LONGEST_HARM = 3.0
+"""How many seconds a process stands still, a disk is full or a ledger is held at most: longer than
+either is waited for at once."""
 DEADLINE = 30.0
 PAIRS_DEADLINE = 5.0  # who waits for a party that was killed does so for all of it
-NO_ROOM = "the ledger cannot be written"
-"""The one way in which a full disk may end a run: servers that have not paid release nothing."""
+NO_ROOM = "the coordinator cannot store a run"
+"""The one way in which a full disk may end a run: before anybody has heard of it."""
 
 
 @dataclass
@@ -71,6 +80,7 @@ class Kind:
     question: Callable[[int], Statistic | Study] = lambda _: Mean(value="score")
     noise: str | None = None
     questions: int = 1
+    servers: int | None = None
     deadline: float = DEADLINE
 
 
@@ -87,7 +97,16 @@ def search(_: int) -> Study:
     return QuantileSearchStudy(value="score", halvings=3)
 
 
+def heavy(_: int) -> Statistic:
+    return Histogram(value="score", lower=0.0, upper=1.0, bins=50_000)
+
+
+def stream(_: int) -> Statistic:
+    return RunningSum(steps=24, stream=True)
+
+
 PAIRS = "pairs"
+STREAM = "stream"
 KINDS = {
     "additive": Kind("additive"),
     "fss": Kind("fss", curve),
@@ -101,7 +120,12 @@ KINDS = {
     PAIRS: Kind("additive", pairs("parties"), deadline=PAIRS_DEADLINE),
     "pairs by servers": Kind("additive", pairs("servers")),
     "choice": Kind("additive", lambda _: Mode(value="score", bins=4)),
+    "heavy": Kind("additive", heavy),
+    "three servers": Kind("additive", servers=3),
+    "masking at three servers": Kind("masking", servers=3),
+    "shamir at three servers": Kind("shamir", servers=3),
     "study": Kind("additive", search, questions=3),
+    STREAM: Kind("additive", stream),
 }
 
 
@@ -123,8 +147,12 @@ def chaos(
     tally = Tally()
     asked = KINDS[kind]
     common = {"parties": PARTIES, "aggregator": asked.aggregator, "seed": seed}
+    if asked.servers is not None:
+        common["servers"] = asked.servers
     if kind.startswith(PAIRS):
         common["data"] = "synthetic:scores?n=12"
+    if kind == STREAM:
+        common["data"] = "synthetic:stream?n=24"
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
         Federation(**common, runtime="processes", hosts=HOSTS, store=folder) as stormy,  # type: ignore[arg-type]
@@ -136,18 +164,22 @@ def chaos(
             statistic = asked.question(number)
             expected = calm.run(statistic, 1.0, asked.noise, delta=DELTA)
             harm = dice.choice(harms)
-            begins = "server" if harm == FILL else victims
-            children = [name for name in runtime.children if name.startswith(begins)]
-            victim = dice.choice(children)
+            children = [name for name in runtime.children if name.startswith(victims)]
+            if harm == LOCK:
+                children = [name for name in children if (folder / name / LEDGER).exists()]
+            victim, seconds = dice.choice(children), dice.uniform(0.2, LONGEST_HARM)
             act = {
-                KILL: partial(_kill, runtime, victim),
-                FILL: partial(_fill, runtime, victim),
+                KILL: partial(_end, runtime, victim, signal.SIGKILL),
+                TERM: partial(_end, runtime, victim, signal.SIGTERM),
+                STOP: partial(_stand_still, runtime, victim, seconds),
+                FILL: partial(_fill, runtime, victim, seconds),
+                LOCK: partial(_lock, folder / victim / LEDGER, seconds),
                 REFUSE: partial(_refuse, runtime, folder),
             }[harm]
             found = _run_amid(stormy, asked, statistic, act, dice.uniform(0, longest))
             tally.rounds += 1
             tally.harms[harm] += 1
-            if harm == KILL:
+            if harm in (KILL, TERM):
                 tally.killed[victim.split("-")[0]] += 1
             _judge(tally, found, expected, f"round {number}, {harm} {victim}")
     _audit(tally, asked, folder, stormy.servers)
@@ -171,7 +203,7 @@ def _audit(tally: Tally, asked: Kind, folder: Path, servers: int) -> None:
     names = [f"server-{i}" for i in range(servers)]
     entries = {}
     for keeper in ("coordinator", *names):
-        ledger = Ledger(folder / keeper / "ledger.sqlite")
+        ledger = Ledger(folder / keeper / LEDGER)
         entries[keeper] = len(ledger.rows())
         paid, due = ledger.totals().noisy.size, Fraction(entries[keeper], asked.questions)
         if not math.isclose(paid, due, rel_tol=1e-9):
@@ -189,15 +221,35 @@ def _audit(tally: Tally, asked: Kind, folder: Path, servers: int) -> None:
             tally.differences.append(f"servers wrote {written} spends in {tally.rounds} rounds")
 
 
-def _kill(runtime: Processes, victim: str) -> None:
-    runtime.children[victim].kill()
+def _end(runtime: Processes, victim: str, number: int) -> None:
+    _signal(runtime, victim, number)
     runtime.restart(victim)
 
 
-def _fill(runtime: Processes, victim: str) -> None:
+def _stand_still(runtime: Processes, victim: str, seconds: float) -> None:
+    _signal(runtime, victim, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        _signal(runtime, victim, signal.SIGCONT)
+
+
+def _signal(runtime: Processes, victim: str, number: int) -> None:
+    pid = runtime.children[victim].pid
+    assert pid is not None
+    os.kill(pid, number)
+
+
+def _fill(runtime: Processes, victim: str, seconds: float) -> None:
     """No file of the victim's grows for a while."""
     with full(runtime, victim, 10):
-        time.sleep(FULL_SECONDS)
+        time.sleep(seconds)
+
+
+def _lock(ledger: Path, seconds: float) -> None:
+    """Waits for whoever is writing."""
+    with locked(ledger):
+        time.sleep(seconds)
 
 
 def _refuse(runtime: Processes, folder: Path) -> None:
@@ -253,8 +305,10 @@ def _run_amid(
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    failed = False
+    only, failed = sys.argv[2:], False
     for seed, kind in enumerate(KINDS, rounds):
+        if only and kind not in only:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             tally = chaos(kind, -(-rounds // len(KINDS)), Path(folder), seed, harms=HARMS)
         print(

@@ -25,6 +25,6 @@ def full(federation: Processes, name: str, room: int) -> Iterator[None]:
 @contextmanager
 def locked(ledger: Path) -> Iterator[None]:
     """Another process holds a ledger: nobody else reads or writes it."""
-    with closing(sqlite3.connect(ledger, isolation_level=None)) as holder:
+    with closing(sqlite3.connect(ledger, timeout=10.0, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         yield

@@ -256,7 +256,13 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
     "running-sum": (
         "RunningSum",
         {**VALUE, "time": "time", "steps": 12},
-        [row(), PARTY, row(steps=5, over=ROOMS), row(strategy="tree", over=ROOMS)],
+        [
+            row(),
+            PARTY,
+            row(steps=5, over=ROOMS),
+            row(strategy="tree", over=ROOMS),
+            row(stream=True, over=ROOMS),
+        ],
     ),
     "magnitudes": ("Magnitudes", {"value": "value"}, [row(), PARTY]),
     "mode": ("Mode", {**VALUE, "bins": 8}, [row(), PARTY, row(noise="joint", over=CIRCUITS)]),

@@ -9,14 +9,16 @@ import grpc
 import numpy as np
 import pytest
 
+from tallyroom.parties.consent import Consent
 from tallyroom.parties.membership import claim_token, discard_claim, join_federation, keep_current
 from tallyroom.parties.process import PartyConfig, PartyHost
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.enrolment import Token
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.policy import DEPLOYED
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
-from tallyroom.servers.federation_folder import create_federation
+from tallyroom.servers.federation_folder import create_federation, invite
 from tests.servers.stations import COORDINATOR, create, knock, running
 
 
@@ -97,5 +99,25 @@ def test_a_token_is_not_spent_where_the_key_cannot_be_kept(tmp_path: Path) -> No
                 await join_federation(tmp_path / "full", room.tokens[0], room.enrolment)
             credentials = await join_federation(tmp_path / "id", room.tokens[0], room.enrolment)
             assert credentials.identity.name == "party-0"
+
+    asyncio.run(scenario())
+
+
+def test_who_enrols_again_keeps_the_ledger(tmp_path: Path) -> None:
+    """The certificate is another one; what was spent on the data stays spent."""
+
+    async def scenario() -> None:
+        async with running(create(tmp_path / "room", parties=1)) as room:
+            folder = tmp_path / "id"
+            first = await join_federation(folder, room.tokens[0], room.enrolment)
+            Consent(DEPLOYED, folder).close()
+            (folder / "secret.key").write_bytes(bytes(16))
+            ledger = (folder / "ledger.sqlite").read_bytes()
+            token = invite(room.folder, "party-0")
+            second = await join_federation(folder, token, room.enrolment)
+            assert second.certificate != first.certificate
+            assert read_identity(folder, Role.PARTY).certificate == second.certificate
+            assert (folder / "ledger.sqlite").read_bytes() == ledger
+            assert (folder / "secret.key").read_bytes() == bytes(16)
 
     asyncio.run(scenario())

@@ -110,6 +110,33 @@ def test_running_sums(tally_here: Tally) -> None:
     assert "tree" in tree["privacy"]["mechanism"]
 
 
+def test_streams_are_planned(tally_here: Tally) -> None:
+    done = tally_here(
+        *("plan", "running-sum", "--data", "synthetic:stream?n=20", "--steps", 20),
+        *("--stream", "--aggregator", "additive", "--parties", 4),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stream: " in done.stdout
+
+
+def test_many_thresholds_are_told_best_under_gaussian_noise(tally_here: Tally) -> None:
+    words = ("ecdf", "--data", "synthetic:scores?n=500", "--thresholds", 16384, "--smooth", "none")
+    gaussian = document(tally_here, *words, "--noise-law", "gaussian", "--delta", 1e-6)
+    laplace = document(tally_here, *words)
+    assert "square-root" in gaussian["privacy"]["mechanism"]
+    assert "hierarchy" in laplace["privacy"]["mechanism"]
+
+    def width(found: dict[str, Any]) -> float:
+        return float(np.subtract(found["interval"]["high"], found["interval"]["low"]).mean())
+
+    assert width(gaussian) < 0.9 * width(laplace)
+    refused = tally_here(
+        "run", *words[:-1], "2", "--noise-law", "gaussian", "--delta", 1e-6, "--noise", "curator"
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "leave --smooth out" in refused.stderr
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -1,46 +1,13 @@
 """The figures of S1's local protocols: their closed forms, and a small run of each."""
 
-import math
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from tallyroom.simulation.bench import local as bench
-from tallyroom.simulation.reproduce import s1_auc, s1_kendall
+from tallyroom.simulation.reproduce import s1_auc
 from tallyroom.simulation.reproduce.contract import Scale
-from tallyroom.simulation.reproduce.s1_kendall_setups import S1_TAU, SetUp, set_ups
-from tests.goodness import ALPHA
-
-
-def test_closed_forms_are_the_spread_of_what_is_measured() -> None:
-    """400 estimates from 3000 ratings: the ratio of deviations at ALPHA, deviation √(1/800)."""
-    rng, runs = np.random.default_rng(1), 400
-    cells = s1_kendall.synthetic(3000, rng)
-    shares = np.bincount(cells, minlength=25) / 3000
-    set_up = SetUp("", 5, shares)
-    epsilon = Fraction(1)
-    margin = stats.norm.isf(ALPHA / 2) * math.sqrt(1 / (2 * runs))
-    response = s1_kendall.randomized_response(5)
-    sample = s1_kendall.Sample(cells, {})
-    found = [response(sample, epsilon, rng) for _ in range(runs)]
-    assert abs(np.std(found) / set_up.response(epsilon, 3000) - 1) < margin
-    one = s1_kendall.per_pair(1)
-    pairs = [s1_kendall.Sample.of(cells, rng) for _ in range(runs)]
-    drawn = [one(each, epsilon, rng) for each in pairs]
-    assert abs(np.std(drawn) / set_up.one_pair(epsilon, 3000) - 1) < margin
-
-
-def test_set_ups_differ_in_what_they_say() -> None:
-    shares = np.bincount(s1_kendall.synthetic(2000, np.random.default_rng(1)), minlength=25) / 2000
-    judged, wide, even, half = set_ups(shares, 5)
-    assert judged.tau == pytest.approx(wide.tau)
-    assert even.tau == pytest.approx(S1_TAU, abs=1e-3)
-    assert wide.gain(Fraction(1), 10**5) > judged.gain(Fraction(1), 10**5)
-    tiny = Fraction(1, 1000)  # noise is all that errs
-    assert half.gain(tiny, 10**5) == pytest.approx(2 * even.gain(tiny, 10**5), rel=1e-3)
 
 
 def test_the_small_figure_of_auc_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,6 +271,8 @@ CASES: dict[str, list[Case]] = {
 
 
 ELSEWHERE = {
+    "kaplan-meier": "tests/protocols/statistics/test_survival.py",
+    "nelson-aalen": "tests/protocols/statistics/test_survival.py",
     "linear-regression": "tests/protocols/statistics/test_linear_regression.py",
     "magnitudes": "tests/protocols/studies/test_private_bounds.py",
     "roc": "tests/protocols/statistics/test_classifier_curves.py",

@@ -333,3 +333,20 @@ def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, name: str) -> No
     with pytest.raises(LocalError, match=f"{name} is not a file of this store"):
         list(Journal(tmp_path).runs())
     assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_damaged_journal_is_said_aloud_and_a_torn_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(tmp_path)
+    for data in (b"first", b"second"):
+        journal.append(RUN, Kind.MESSAGE, data)
+    journal.close()
+    (path,) = tmp_path.glob("*.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2])
+    assert [data for _, data in read_records(path)] == [b"first"]
+    assert not caplog.records
+    path.write_bytes(whole.replace(b"first", b"f1rst"))
+    assert read_records(path) == []
+    assert "is damaged" in caplog.text

@@ -30,6 +30,7 @@ def test_foreign_bytes_in_the_place_of_ours_are_one_line(tmp_path: Path) -> None
         other.execute("CREATE TABLE spends (name TEXT)")
     with pytest.raises(LocalError, match="cannot open the ledger"):
         Ledger(store.ledger)
+    store.close()
     (tmp_path / "version").write_bytes(b"\xff\xfe" * 50)
     with pytest.raises(LocalError, match="newer Tallyroom") as refused:
         Store(tmp_path)
@@ -43,7 +44,11 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> 
 
 
 def test_the_secret_is_kept_and_for_its_owner_alone(tmp_path: Path) -> None:
-    drawn = [Store(tmp_path).randomness(None, "server-0").bytes(16) for _ in range(2)]
+    drawn = []
+    for _ in range(2):
+        store = Store(tmp_path)
+        drawn.append(store.randomness(None, "server-0").bytes(16))
+        store.close()
     assert drawn[0] == drawn[1]
     assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
     other = Store(tmp_path / "another")

@@ -24,7 +24,9 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
@@ -159,6 +161,24 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "does not say that the column label is public",
         ),
         (
+            'grouping_columns = ["sex"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), by=("sex",), groups={"sex": "F"})},
+            "does not allow --where or --by of the column age",
+        ),
+        (
+            "grouping_columns = []",
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "sex = 'F'")},
+            {},
+            "does not allow --where or --by of the column sex",
+        ),
+        (
+            'columns = ["value"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "value > 0.5")},
+            "the column age",
+        ),
+        (
             "weighed_outputs = false",
             {"statistic": Gini(lower=0.0, upper=1.0, outputs="weighed")},
             {"statistic": Gini(lower=0.0, upper=1.0)},
@@ -194,7 +214,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
-        'noise_laws = ["laplace"]\nweighed_outputs = true\n'
+        'noise_laws = ["laplace"]\nweighed_outputs = true\ngrouping_columns = []\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )

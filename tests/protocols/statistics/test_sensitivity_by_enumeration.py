@@ -27,6 +27,7 @@ from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.event_times import EventTimes, EventTimesByGroup, TimeGrid
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
@@ -37,6 +38,7 @@ from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import SumsOverTime
+from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
 TINY, HUGE = 5e-324, 8.9e307
@@ -76,6 +78,9 @@ ASKED = [
     Magnitudes(),
     CalibrationCounts("x", "label", None, (0.0, 0.5, 1.0)),
     CalibrationCounts("x", "label", TINY, (TINY,)),
+    KaplanMeier(time="x", upper=1.0, event="label", thresholds=3),
+    KaplanMeier(time="x", upper=HUGE, event="label", positive=TINY, thresholds=40),
+    NelsonAalen(time="x", upper=TINY, event="label", at=(0.0,)),
     LinearRegression(("x=0:1", "y=0:1"), ("x",), "y"),
     LinearRegression(("x=-8.9e307:8.9e307", "y=0:1e-323", "z=0:1"), ("x", "z"), "y"),
     LogisticStep(("x=0:1",), at=(0.0, 0.0)),
@@ -111,6 +116,7 @@ REACHED = [
     Magnitudes(),
     Roc(lower=0.0, upper=1.0, thresholds=9),
     Roc(lower=0.0, upper=1.0, thresholds=2),
+    KaplanMeier(time="x", upper=1.0, event="label", thresholds=3),
     ProjectedCells(SCHEMA, "label", ("x", "y"), 3),
 ]
 
@@ -139,6 +145,10 @@ def test_a_unit_of_several_records_moves_so_many_times_as_far(records: int) -> N
         ClassCounts(("value",), "label", 1.0, 0.0, 1.0, 3),
         ClippedNumber("value", -1.0, 1.0),
         SumsOverTime("value", "time", 0.0, 1.0, 5),
+        EventTimes("value", "label", 1.0, TimeGrid(0.0, 1.0, 5)),
+        EventTimes("value", "label", 1.0, TimeGrid(0.0, 1.0, 2, (0.5,))),
+        EventTimesByGroup("value", "label", 1.0, TimeGrid(0.0, 1.0, 5), "label", ("0", "1")),
+        EventTimesByGroup("value", "label", 1.0, TimeGrid(0.0, 1.0, 5), "label", ("0",)),
     ],
     ids=lambda each: type(each).__name__,
 )
