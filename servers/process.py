@@ -11,7 +11,7 @@ from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
-from tallyroom.protocols.run.receipts import decode_receipt, signer
+from tallyroom.protocols.run.receipts import decode_receipt, signer, standing_of
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role, last_number
 from tallyroom.protos import tally_pb2 as pb
@@ -83,6 +83,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         lambda run: FileBulk(store.folder, run, journal),
         signer(config.credentials),
         Vouchers(config.credentials.authority_of_parties),
+        standing_of(config.credentials),
     )
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))

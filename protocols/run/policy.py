@@ -14,6 +14,7 @@ from typing import Any
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.levels import Level
 from tallyroom.protocols.privacy.ledger import (
     DEFAULT_CAP_DELTA,
     Cap,
@@ -59,6 +60,8 @@ class Policy:
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
     noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
     `--outputs weighed`, where the party that garbles can read the other's record in the answer.
+    `security` lists the levels that will do for what two servers compute together
+    (`joint.levels`). Without it, what is usual will, and what is asked for but `semi-honest`.
     """
 
     minimum_servers: int | None = None
@@ -77,6 +80,7 @@ class Policy:
     composition: Composition = Composition.SUM
     honest_servers: int | None = None
     weighed_outputs: bool = False
+    security: Names = None
 
     @property
     def filter(self) -> Filter:
@@ -106,6 +110,7 @@ class Policy:
         yield self._honest(query)
         if statistic.parameters().get("outputs") == "weighed" and not self.weighed_outputs:
             yield "it takes no part in pairs whose outputs are weighed: leave --outputs out"
+        yield self._security(query)
         if asked_as(statistic) not in (self.statistics or ()):
             yield _unless_named("statistic", statistic.name, self.statistics)
         readable = None if self.columns is None else self.columns | self.public_columns
@@ -146,6 +151,15 @@ class Policy:
             return None
         known = f"{trusted} of {query.servers}"
         return f"it takes {known} servers for honest, and shared noise needs {needed}"
+
+    def _security(self, query: Query) -> str | None:
+        weakest = query.weakest_level
+        if weakest is None:
+            return None
+        if self.security is None:
+            weak = query.security == str(Level.SEMI_HONEST)
+            return "its policy does not allow semi-honest servers" if weak else None
+        return _unless_named("security", str(weakest), self.security)
 
     def _protects(self, query: Query) -> bool:
         """Where a party holds at most one record, the two units are one."""
@@ -333,6 +347,7 @@ _READERS: dict[str, Reader] = {
     "weighed_outputs": _yes_or_no,
     "cap": _cap,
     "rho_per_question": _rho,
+    "security": partial(_chosen, tuple(Level)),
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,
     "delta_per_question": _probability,

@@ -34,7 +34,7 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.participant import BegunRuns, Participant
 from tallyroom.protocols.run.policy import Policy
-from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.run.receipts import signer, standing_of
 from tallyroom.protocols.wire.loop import JobKind, Reply
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Spend
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
@@ -183,6 +183,7 @@ class ServerRecipe(Recipe):
             lambda _: self.bulk(),
             signer(self.credentials),
             Vouchers(self.credentials.authority_of_parties),
+            standing_of(self.credentials),
         )
         return server, ledger
 

@@ -65,6 +65,10 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+def silent(progress: Progress) -> None:
+    """The report of a run that nobody watches: a runtime need not look for what to tell."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
@@ -97,15 +101,7 @@ class Opened:
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
         """Raises `AnswerRefused` unless the servers signed for this answer to this question."""
-        return prove(
-            question,
-            self.evidence,
-            self.authority,
-            self.total,
-            self.contributors,
-            self.records,
-            self.reused,
-        )
+        return prove(question, self)
 
 
 class Runtime(ABC):

@@ -184,6 +184,18 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {"statistic": Gini(lower=0.0, upper=1.0)},
             "no part in pairs whose outputs are weighed",
         ),
+        (
+            'security = ["covert"]',
+            {"noise": Placement.JOINT},
+            {"noise": Placement.JOINT, "security": "covert?circuits=4"},
+            "the security malicious",
+        ),
+        (
+            'security = ["malicious"]',
+            {"statistic": Gini(lower=0.0, upper=1.0, meet="servers"), "noise": Placement.JOINT},
+            {},
+            "the security semi-honest",
+        ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
         ("epsilon_per_question = 0.5", {}, {"epsilon": Fraction(1, 2)}, "not 1"),
@@ -217,6 +229,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         'noise_laws = ["laplace"]\nweighed_outputs = true\ngrouping_columns = []\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
+        'security = ["malicious"]\n'
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
@@ -232,6 +245,17 @@ def test_pairs_are_weighed_only_where_the_party_says_so() -> None:
     assert parse_policy("weighed_outputs = true").refusal(asked) is None
     with pytest.raises(LocalError, match="weighed_outputs is true or false, not 'yes'"):
         parse_policy("weighed_outputs = 'yes'")
+
+
+def test_servers_are_semi_honest_only_where_the_party_says_so() -> None:
+    """Whoever asks chooses `--security`; that must not leave the noise to one server."""
+    asked = a_query(noise=Placement.JOINT, epsilon=Fraction(1), security="semi-honest")
+    assert "does not allow semi-honest servers" in str(DEPLOYED.refusal(asked))
+    assert parse_policy('security = ["semi-honest"]').refusal(asked) is None
+    for level in ("covert", "malicious", ""):
+        assert DEPLOYED.refusal(dataclasses.replace(asked, security=level)) is None
+    with pytest.raises(LocalError, match="security has no 'perfect'"):
+        parse_policy('security = ["perfect"]')
 
 
 def test_a_listed_name_does_not_let_its_options_weaken_it(
