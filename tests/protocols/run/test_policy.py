@@ -444,4 +444,4 @@ def test_a_policy_in_rho_refuses_what_exceeds_it() -> None:
     assert policy.refusal(more) == "it allows rho 0.01 per question, not 0.0133333"
     gaussian = {"law": "gaussian", "rho": "1/50", "epsilon": Fraction(1, 5)}
     assert policy.refusal(a_query(**gaussian)) == "it allows rho 0.01 per question, not 0.02"
-    assert policy.refusal(a_query()) == "it takes part in no answer without noise"
+    assert policy.refusal(a_query(epsilon=None)) == "it takes part in no answer without noise"
