@@ -24,7 +24,9 @@ ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group"
 def load(spec: str, also: Iterable[str] = ()) -> Dataset:
     """What a DATA SPEC names, for simulations: they refuse data that parties would make do with.
     Columns that it does not name are read `also`. Raises `LocalError` with one clear line."""
-    found = read(spec, tuple(also)).checked()
+    found = read(spec, tuple(also))
+    if found.faults:
+        raise LocalError(found.faults[0])
     return found.about() if found.of_numbers and not found.schema else found
 
 

@@ -28,16 +28,12 @@ from tallyroom.servers.metrics import parse_address
 from tallyroom.simulation.analyst import Analyst
 from tallyroom.simulation.question_key import check_resumed, keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Opened, Progress, Report
+from tallyroom.simulation.runtimes import Opened, Report, silent
 from tallyroom.simulation.statement import Setting, answered
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
-
-
-def _quiet(_: Progress) -> None:
-    pass
 
 
 class Deployment:
@@ -78,10 +74,11 @@ class Deployment:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         key: str | None = None,
         begun: Begun = lambda _, __: None,
         interval: str = NOISE,
@@ -97,7 +94,9 @@ class Deployment:
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
         wanted, statistic = statistic, self._puts(statistic, whole, options)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
@@ -164,7 +163,7 @@ class Deployment:
             statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
         )
 
-    def resume(self, key: str, report: Report = _quiet) -> Result:
+    def resume(self, key: str, report: Report = silent) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
 
         A key that `run` made says what that was; of one that a person chose it is the coordinator

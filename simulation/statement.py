@@ -45,7 +45,7 @@ class Setting:
         plan = self.plan(statistic)
         if for_study and noise is not None:
             of_pairs = parse_noise(noise)[0].of_pairs
-            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines() is None):
+            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines is None):
                 noise = None
         if noise is not None:
             return parse_noise(noise)[0]
@@ -186,7 +186,7 @@ def stated_bounds(statistic: Statistic) -> list[float] | dict[str, list[float]]:
 def noiseless(proof: Proof, opened: Opened, present: Holdings) -> Estimate | None:
     """The same computation without noise; None where nobody knows what was lost."""
     plan = proof.plan(proof.evidence.asked_query)
-    if not plan.is_whole(present.rows, opened.records):
+    if plan.pairs is not None and not plan.pairs.is_whole(present.rows, opened.records):
         return None
     release = Release(plan, plan.without_noise(present), opened.records, None)
     return proof.statistic.read(release).estimate

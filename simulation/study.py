@@ -58,6 +58,7 @@ class AskingOptions:
     fresh: bool
     report: Report
     law: str
+    security: str = ""
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
@@ -76,7 +77,7 @@ class AskingOptions:
     def setting(self, where: Setting, loss: PrivacyLoss) -> settling.PublicSetting:
         """What is public for settling how a question is put, when it is asked like this."""
         noise = None if self.noise is None else parse_noise(self.noise)[0]
-        two = where.servers == 2 and self.law == LAPLACE and loss.rho is None
+        two = where.servers == 2 and self.law == LAPLACE and loss.rho is None and not self.security
         return settling.PublicSetting(
             choose=two and noise in (None, Placement.JOINT) and where.aggregator.chooses,
             meet=two and noise is not Placement.PER_PAIR and where.aggregator.name == "additive",
@@ -105,6 +106,7 @@ class AskingOptions:
             later=grant.later,
             honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
             law=self.law,
+            security="" if self.for_study and placement is not Placement.JOINT else self.security,
             rho="" if rho is None else str(rho),
         )
 
@@ -145,7 +147,7 @@ def conduct(
     except StopIteration as stop:
         finding = stop.value
     except RunFailed as error:
-        raise type(error)(_failed(study, asked, str(error))) from None
+        raise type(error)(_failed(study, asked, str(error)), error.proof) from None
     except LocalError as error:
         if not asked:
             raise

@@ -58,7 +58,8 @@ class Stream(NoisySum):
                 f"{noise} noise is not drawn batch by batch: take --noise each-server or curator"
             )
 
-    def machines(self) -> "RoleMachines":
+    @property
+    def machines(self) -> "RoleMachines":  # type: ignore[override]  # loaded when asked
         from tallyroom.protocols.aggregation.stream import StreamMachines
 
         return StreamMachines()

@@ -6,6 +6,7 @@ the total, is found out (`check`, `total`).
 """
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Evidence:
         if not self.openings:
             return self
         *others, last = self.openings
-        if any(known.server == answer.server for known in last.answers):
+        if answer.server in map(attrgetter("server"), last.answers):
             return self
         grown = replace(last, answers=(*last.answers, answer))
         return replace(self, openings=(*others, grown))
@@ -111,12 +112,12 @@ class Evidence:
             raise PeerError(COORDINATOR, str(error)) from None
         if len(self.openings) * query.servers > MAX_ANSWERS or not self.openings:
             raise PeerError(COORDINATOR, f"an answer in {len(self.openings)} openings")
-        servers = {answer.server for answer in self.openings[0].answers}
+        servers = set(map(attrgetter("server"), self.openings[0].answers))
         for opening in self.openings:
             for answer in opening.answers:
                 self._check_answer(query, opening, answer, authority, spend.loss)
-            here = [answer.server for answer in opening.answers]
-            if len(set(here)) < len(here) or set(here) != servers:
+            here = set(map(attrgetter("server"), opening.answers))
+            if len(here) < len(opening.answers) or here != servers:
                 raise PeerError(COORDINATOR, "its shares are not one of each server")
         if len(servers) < collector.needed:
             reason = f"receipts of {len(servers)} servers, where {collector.needed} are needed"
@@ -158,7 +159,8 @@ class Evidence:
         if (self._in_stream(query) if streamed else self.release[: len(bitmap)]) != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
         beyond = self.release[len(bitmap) :]
-        counted = query.plan.counted(beyond)
+        pairs = query.plan.pairs
+        counted = None if pairs is None else pairs.counted(beyond)
         if beyond and counted is None:
             raise PeerError(COORDINATOR, "a release over more than parties")
         if counted is not None:
@@ -223,14 +225,13 @@ class Evidence:
             if opening.ask != points_body(asked):
                 raise PeerError(COORDINATOR, "it asked for other points than the statistic needs")
             width = 8 * len(asked) if asked else collector.share_bytes
-            shares = {
-                answer.server: np.frombuffer(answer.share, dtype=np.uint8)
-                for answer in opening.answers
-            }
-            for server, share in shares.items():
+            shares = {}
+            for answer in opening.answers:
+                share = np.frombuffer(answer.share, dtype=np.uint8)
                 if share.size != width:
-                    name = Role.SERVER.named(server)
+                    name = Role.SERVER.named(answer.server)
                     raise PeerError(name, f"a share of {share.size} bytes, not {width}")
+                shares[answer.server] = share
             try:
                 counts = collector.open(shares)
             except (ValueError, LookupError, ArithmeticError, TallyError):

@@ -90,8 +90,8 @@ class TopK(Histogram):
         plan, encoding = self.plan(facts), ByGroup(self._bins, groups)
         return replace(plan, encoding=encoding, strategy=FirstCells(self.bins))
 
-    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
-        return [self.read(release)]
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        return [release]
 
     def read(self, release: Release) -> Answer:
         return release.without_errors(self._found(release.chosen(self.bins)), UNSURE)

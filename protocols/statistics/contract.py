@@ -93,7 +93,8 @@ class ReadsNames(ABC):
         """The columns that hold names."""
 
 
-class OfGroups(ABC):
+@dataclass(frozen=True)
+class OfGroups(Statistic):
     """A statistic that can be asked of groups of records, whose sizes are private: which group a
     record is in, if any, is decided by its own cells."""
 
@@ -102,8 +103,13 @@ class OfGroups(ABC):
         """The plan of one release for all groups. Raises `LocalError` where there is none."""
 
     @abstractmethod
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        """What is about each group."""
+
     def read_of(self, release: Release, groups: Groups) -> list[Answer]:
-        """The answer of each group."""
+        """The answer of each group; unless a statistic says otherwise, read as that of all records
+        is."""
+        return [self.read(part) for part in self.parts_of(release, groups)]
 
 
 class AsksAnother(ABC):

@@ -154,7 +154,8 @@ def answers_for_groups(kind: type[Statistic]) -> bool:
 
     if not issubclass(kind, OfGroups):
         return False
-    return place("plan_of") <= place("plan") and place("read_of") <= place("read")
+    reads = kind.read_of is OfGroups.read_of or place("read_of") <= place("read")
+    return reads and place("plan_of") <= place("plan")
 
 
 def check_groupable(statistic: Statistic) -> None:

@@ -87,9 +87,9 @@ class Histogram(OfGroups, ReadsNames, BoundedColumn):
         encoding = ByGroup(self._cells, groups)
         return NoisySum(encoding, PlainSum.of(encoding))
 
-    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
         size = self._cells.length
-        return [self.read(release.part(at * size, (at + 1) * size)) for at in range(groups.count)]
+        return [release.part(at * size, (at + 1) * size) for at in range(groups.count)]
 
     def read(self, release: Release) -> Answer:
         counts = release.integers

@@ -47,9 +47,13 @@ class Sum(OfGroups, BoundedColumn):
         sums = SumByGroup(self.value, *self.bounds, groups)
         return NoisySum(sums, PlainSum.of(sums, unit=sums.grid.step, summed="values"))
 
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        size = len(release.values) // groups.count
+        return [release.part(at * size, (at + 1) * size) for at in range(groups.count)]
+
     def read_of(self, release: Release, groups: Groups) -> list[Answer]:
         step = SumByGroup(self.value, *self.bounds, groups).grid.step
-        parts = (release.part(place, place + 1) for place in range(groups.count))
+        parts = self.parts_of(release, groups)
         return [part.linear(float(part.integers[0]) * step, step) for part in parts]
 
     def reference(self, holdings: Holdings) -> Estimate:
@@ -73,8 +77,7 @@ class Mean(Sum):
 
     def read_of(self, release: Release, groups: Groups) -> list[Answer]:
         means = MeanByGroup(self.encoding, groups)
-        parts = (release.part(2 * place, 2 * place + 2) for place in range(groups.count))
-        return [mean_of(part, means) for part in parts]
+        return [mean_of(part, means) for part in self.parts_of(release, groups)]
 
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.mean(self.raw(holdings)))

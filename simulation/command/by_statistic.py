@@ -9,6 +9,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from types import NoneType
 from typing import Annotated, Any, get_args
 
 import typer
@@ -26,8 +29,12 @@ from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
 from tallyroom.protocols.statistics.grouped import answers_for_groups
 from tallyroom.protocols.studies.contract import BOUNDS_METHODS, BOUNDS_SHARE
-from tallyroom.simulation.command.common import GROUPS, parameters_of
-from tallyroom.simulation.command.light import LightGroup, read_lightly
+from tallyroom.simulation.command.common import (
+    GROUPS,
+    LightGroup,
+    parameters_of,
+    read_lightly,
+)
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {
@@ -36,6 +43,7 @@ ELSEWHERE = {
     "--statistic": f"--statistic goes with `tally run {COMPARE}`",
 }
 """Options of the command that do not go with a statistic, and why."""
+_keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
 _SCHEMA = _PREFIX + "schema"
@@ -126,14 +134,16 @@ def _misspelt(flag: str, known: list[str]) -> list[str]:
 
 
 def _alike(flag: str, name: str) -> list[str]:
-    """What plays the part in this statistic that the flag has in another: alone of its kind."""
+    """What plays the part in this statistic that the flag has in another: alone of its kind, but
+    for numbers that are 0 unless somebody says."""
 
     for other in statistics().values():
         for option in other.options():
             if option.flag == flag and option.kind is not str:
                 wanted = (option.kind, option.multiple)
                 own = kind_named(name).options()
-                alike = [each.flag for each in own if (each.kind, each.multiple) == wanted]
+                said = [each for each in own if each.default != 0 or each.kind is bool]
+                alike = [each.flag for each in said if (each.kind, each.multiple) == wanted]
                 return alike if len(alike) == 1 else []
     return []
 
@@ -154,21 +164,21 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
     kind = kind_named(name)
     common = parameters_of(options)
-    taken = {f"--{each.name.replace('_', '-')}" for each in common}
+    taken = set(map(attrgetter("name"), common))
     own = []
     for option in kind.options():
-        if option.flag in taken:
+        if option.flag[2:].replace("-", "_") in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
     if issubclass(kind, Piloted):
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
-        own.append(_keyword(_PILOT, Annotated[str | None, shown]))
+        own.append(_keyword(_PILOT, annotation=Annotated[str | None, shown]))
     if by_group := issubclass(kind, Statistic) and answers_for_groups(kind):
         own += _group_parameters(f"Options of {name}")
     if by_group or any(option.name in OF_A_SCHEMA for option in kind.options()):
         own.append(_schema_parameter(f"Options of {name}"))
-    if finds_bounds := _may_find_bounds(kind):
+    if finds_bounds := issubclass(kind, Clipped):
         own += _bounds_parameters(f"Options of {name}")
     parameters = [*own, *common]
 
@@ -205,14 +215,8 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
 def _kind_of(annotation: Any) -> Any:
     """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
     inner = get_args(annotation)[0]
-    kinds = [each for each in get_args(inner) if each is not type(None)]
-    return kinds[0] if type(None) in get_args(inner) and len(kinds) == 1 else inner
-
-
-def _may_find_bounds(kind: Any) -> bool:
-    """Whether it is a statistic of columns that need bounds."""
-
-    return isinstance(kind, type) and issubclass(kind, Clipped)
+    kinds = set(get_args(inner))
+    return (kinds - {NoneType}).pop() if NoneType in kinds and len(kinds) == 2 else inner
 
 
 def _schema_parameter(group: str) -> inspect.Parameter:
@@ -222,7 +226,7 @@ def _schema_parameter(group: str) -> inspect.Parameter:
         "name of a published one: adult.",
         rich_help_panel=group,
     )
-    return _keyword(_SCHEMA, Annotated[str | None, shown])
+    return _keyword(_SCHEMA, annotation=Annotated[str | None, shown])
 
 
 def _group_parameters(group: str) -> list[inspect.Parameter]:
@@ -245,9 +249,9 @@ def _group_parameters(group: str) -> list[inspect.Parameter]:
         metavar="<column=names>",
     )
     return [
-        _keyword(_WHERE, Annotated[str | None, where]),
-        _keyword(_BY, Annotated[str | None, by]),
-        _keyword(_GROUPS, Annotated[list[str] | None, names]),
+        _keyword(_WHERE, annotation=Annotated[str | None, where]),
+        _keyword(_BY, annotation=Annotated[str | None, by]),
+        _keyword(_GROUPS, annotation=Annotated[list[str] | None, names]),
     ]
 
 
@@ -289,9 +293,9 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
         metavar=f"[{'|'.join(BOUNDS_METHODS)}]",
     )
     return [
-        _keyword(_BOUNDS, Annotated[str | None, bounds]),
-        _keyword(_BOUNDS_SHARE, Annotated[float | None, share]),
-        _keyword(_BOUNDS_BY, Annotated[str | None, method]),
+        _keyword(_BOUNDS, annotation=Annotated[str | None, bounds]),
+        _keyword(_BOUNDS_SHARE, annotation=Annotated[float | None, share]),
+        _keyword(_BOUNDS_BY, annotation=Annotated[str | None, method]),
     ]
 
 
@@ -308,11 +312,6 @@ def _finding_bounds(
         if given is not None:
             raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
     return None, BOUNDS_METHODS[0]
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def _parameter(option: Any, group: str) -> inspect.Parameter:
@@ -334,23 +333,20 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     flags = (flag, f"--{option.former}") if option.former else (flag,)
     shown = typer.Option(*flags, help=help, rich_help_panel=group, metavar=metavar)
     kind: Any = list[option.kind] if option.multiple else option.kind
-    return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
+    return _keyword(_PREFIX + option.name, annotation=Annotated[kind | None, shown])
 
 
 class StatisticGroup(LightGroup):
     """The commands of one action on statistics, which subclasses build."""
-
-    @abstractmethod
-    def build(self, name: str) -> TyperCommand:
-        """Raises `LocalError` for a statistic that is not there."""
 
     def list_commands(self, ctx: Any) -> list[str]:
 
         groups = (registry.STATISTICS, registry.STUDIES)
         return list(dict.fromkeys(name for each in groups for name in registry.registered(each)))
 
+    @abstractmethod
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
-        return self.build(cmd_name)
+        """Raises `LocalError` for a statistic that is not there."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         return args[0], self.get_command(ctx, args[0]), args[1:]

@@ -5,6 +5,9 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +20,7 @@ from tallyroom.parties.models import scored
 from tallyroom.parties.schema import bounds_of, merged, names_of, read_schema, schema_words
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import Clipped
@@ -52,6 +55,8 @@ from tallyroom.simulation.reports.terminal import (
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.watch import at_work, watched
 
+CERTIFICATE = "certificate.json"
+
 
 def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if (options.coordinator is None) != (options.identity is None):
@@ -61,7 +66,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     if options.coordinator is None or options.identity is None:
-        with at_work(options.out):
+        with at_work(options.out), keeping_proof(options.out):
             show(simulate(chosen, options), options.out, options.as_json)
         return
     spec = _aggregator_of(options)
@@ -76,7 +81,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     question = _asked(chosen, None)
     deployment = Deployment(options.coordinator, options.identity, spec)
     about = about_run(question.name, spec, options)
-    with at_work(options.out):
+    with at_work(options.out), keeping_proof(options.out):
         with (
             deployment as asked,
             show_progress() as shown,
@@ -89,12 +94,9 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
                 begun=lambda key, study: (show_study_key if study else show_key)(key),
                 **asking(options),
             )
-        result = dataclasses.replace(result, notes=(*result.notes, *_schema_notes(chosen)))
+        if chosen.schema:
+            result = dataclasses.replace(result, notes=(*result.notes, schema_words(chosen.schema)))
         show(result, options.out, options.as_json)
-
-
-def _schema_notes(chosen: ChosenOptions) -> list[str]:
-    return [schema_words(chosen.schema)] if chosen.schema else []
 
 
 def simulate(chosen: ChosenOptions, options: RunOptions) -> "Result":
@@ -156,7 +158,8 @@ def asked_about(
     # A missing cell decides a condition as any other does.
     needed = question.asked.columns if isinstance(question, Grouped) else question.columns
     dataset = dataset.about(needed)
-    dataset = dataclasses.replace(dataset, notes=(*dataset.notes, *_schema_notes(chosen)))
+    if chosen.schema:
+        dataset = dataclasses.replace(dataset, notes=(*dataset.notes, schema_words(chosen.schema)))
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
@@ -246,12 +249,10 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     schema = read_schema(chosen.schema) if chosen.schema else ()
     given: dict[str, Any] = dict(chosen.given)
     several = {each.name: each.multiple for each in chosen.kind.options()}
-    known = {field.name for field in dataclasses.fields(chosen.kind)}
-    columns = {
-        role: (column,) if several.get(role) else column
-        for role, column in roles.items()
-        if role in known
-    }
+    known = set(map(attrgetter("name"), dataclasses.fields(chosen.kind)))
+    columns: dict[str, Any] = {}
+    for role in roles.keys() & known:
+        columns[role] = (roles[role],) if several.get(role) else roles[role]
     if "attributes" in known:
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
@@ -310,6 +311,21 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
         show_result(result, written)
 
 
+@contextmanager
+def keeping_proof(folder: Path | None) -> Iterator[None]:
+    """Writes down the certificate of a cheat, if a run fails with one."""
+    try:
+        yield
+    except RunFailed as error:
+        if error.proof is None:
+            raise
+        if folder is None:
+            raise RunFailed(f"{error}; --out FOLDER keeps the certificate that proves it") from None
+        file = folder / CERTIFICATE
+        file.write_bytes(error.proof)
+        raise RunFailed(f"{error}; the certificate that proves it is {file}") from None
+
+
 def check_writable(folder: Path) -> None:
     """Raises `LocalError` if files cannot be written there, before anything is run."""
     try:
@@ -327,8 +343,8 @@ def check_writable(folder: Path) -> None:
 
 
 class RunGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, RunOptions, run_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, RunOptions, run_statistic)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         if args[0] != COMPARE:
@@ -338,8 +354,8 @@ class RunGroup(StatisticGroup):
 
 
 class CompareGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, CompareOptions, compare_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, CompareOptions, compare_statistic)
 
 
 run = by_statistic("run", RunGroup)

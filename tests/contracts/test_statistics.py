@@ -75,6 +75,22 @@ class TestHistogramByGroup(OfGroupsContract):
     )
 
 
+class TestEcdfWhere(OfGroupsContract):
+    statistic = grouped(Ecdf(lower=0.0, upper=1.0, thresholds=20), "sex = 'F'")
+
+
+class TestQuantileByGroup(OfGroupsContract):
+    statistic = grouped(
+        Quantile(lower=0.0, upper=1.0, thresholds=9), by=("sex",), groups={"sex": "F,M"}
+    )
+
+
+class TestCurveOfOnePoint(OfGroupsContract):
+    statistic = grouped(
+        CumulativeHistogram(lower=0.0, upper=1.0, thresholds=1), by=("sex",), groups={"sex": "F,M"}
+    )
+
+
 class TestMagnitudes(StatisticContract):
     statistic = Magnitudes()
 

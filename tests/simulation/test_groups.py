@@ -14,7 +14,8 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.run.policy import parse_policy
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.choices import Mode
-from tallyroom.protocols.statistics.estimates import Bins, Counts, plain
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.estimates import Bins, Counts, Curve, plain
 from tallyroom.protocols.statistics.group_estimates import OfEachGroup
 from tallyroom.protocols.statistics.grouped import Grouped, answers_for_groups, grouped
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -92,6 +93,32 @@ def test_without_noise_groups_are_those_of_pandas() -> None:
     totals = FRAME.groupby(["sex", "site"]).pay.sum()
     wanted = [totals.get(group, 0.0) for group in sums.groups]
     assert sums.estimates == pytest.approx(wanted, rel=1e-9)
+
+
+def test_curves_without_noise_are_those_of_the_rows() -> None:
+    part = FRAME.query("age >= 40 and sex == 'F'").pay.to_numpy()
+    curve = asked(Ecdf(**PAY, thresholds=51), where=WHERE).estimate
+    assert isinstance(curve, Curve)
+    assert curve.y == [(part <= x).mean() for x in curve.x]
+    found = asked(Quantile(**PAY, thresholds=51, quantile=(0.25, 0.5)), **SEXES).estimate
+    assert isinstance(found, OfEachGroup)
+    for (sex,), told in zip(found.groups, found.estimates, strict=True):
+        assert isinstance(told, Curve)
+        values = FRAME[FRAME.sex == sex].pay
+        expected = np.quantile(values, [0.25, 0.5], method="inverted_cdf")
+        assert told.y == pytest.approx(expected.tolist(), abs=1000)
+    counts = asked(CumulativeHistogram(**PAY, thresholds=3), where="age > 1000").estimate
+    assert isinstance(counts, Bins)
+    assert counts.y == [0, 0, 0]
+    assert plain(asked(Quantile(**PAY), where="age > 1000").estimate) == "nan"
+
+
+def test_one_release_serves_all_curves_of_the_same_groups() -> None:
+    with Federation(parties=5, data=FRAME) as federation:
+        first = federation.run(Ecdf(**PAY, thresholds=16), where=WHERE)
+        again = federation.run(Quantile(**PAY, thresholds=16), where=WHERE)
+        other = federation.run(Quantile(**PAY, thresholds=16), where="age >= 41 and sex = 'F'")
+    assert [each.reused for each in (first, again, other)] == [False, True, False]
 
 
 def test_names_are_counted_by_group() -> None:

@@ -115,6 +115,9 @@ BY_LABEL: dict[str, Any] = {"by": ("label",), "groups": {"label": "0,1"}}
         (grouped(Mean(**UNIT), "time = 3 and value < 0.2"), 2, 1.0),
         (grouped(Mean(**UNIT), "time < 10", **BY_LABEL), 2, 0.5),
         (grouped(Histogram(**UNIT, bins=5), "time < 10", **BY_LABEL), 2, 0.1),
+        (grouped(Ecdf(**UNIT, thresholds=32, smooth="none"), "time < 10"), 2, 0.5),
+        (grouped(Ecdf(**UNIT, thresholds=32), **BY_LABEL), 2, 1.0),
+        (grouped(CumulativeHistogram(**UNIT, thresholds=8), **BY_LABEL), 2, 0.1),
     ],
     ids=lambda each: str(each)[:60],
 )

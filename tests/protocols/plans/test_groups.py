@@ -12,7 +12,7 @@ from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding
-from tallyroom.protocols.plans.encodings import ClippedNumber, EqualBins, Names
+from tallyroom.protocols.plans.encodings import ClippedNumber, EqualBins, Names, UpToThresholds
 from tallyroom.protocols.plans.groups import (
     MAX_GROUPS,
     ByGroup,
@@ -20,7 +20,10 @@ from tallyroom.protocols.plans.groups import (
     Groups,
     MeanByGroup,
     SumByGroup,
+    UpToByGroup,
 )
+from tallyroom.protocols.plans.thresholds import ThresholdGrid
+from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.records import Holdings, deal
 
 INSIDE = Groups('sex = "F"')
@@ -73,6 +76,24 @@ def test_the_sensitivity_is_the_most_that_a_record_moves(
         found = moves(encoding, (lower - 1, lower, middle, upper, upper + 1))
         stated = (encoding.sensitivity.l1, encoding.sensitivity.squared_l2)
         assert found == stated, encoding
+
+
+@pytest.mark.parametrize("groups", ALL, ids=["where", "by", "both"])
+@pytest.mark.parametrize("points", [1, 2, 5, 9])
+@pytest.mark.parametrize("strategy", ["hierarchy", "hb"])
+def test_so_do_curves_by_group(groups: Groups, points: int, strategy: str) -> None:
+    """In what is released under noise, and in what parties submit."""
+    grid = ThresholdGrid(0.0, 1.0, points)
+    encoding = UpToByGroup(UpToThresholds("value", grid), groups)
+    curves = GroupCurves(points, groups.count, strategy)
+    values = tuple(np.linspace(0.01, 0.99, 2 * points).tolist())
+    assert moves(encoding, values)[0] == encoding.sensitivity.l1
+    codes = np.unique(encoding.encode(every_record(values)), axis=0)
+    released = signed(np.stack([curves.measure(code) for code in codes]))
+    assert released.shape[1] == curves.released
+    apart = [(one - two).tolist() for one in released for two in released]
+    assert max(sum(map(abs, each)) for each in apart) == curves.sensitivity.l1
+    assert max(sum(x * x for x in each) for each in apart) == curves.sensitivity.squared_l2
 
 
 @pytest.mark.parametrize("groups", ALL, ids=["where", "by", "both"])

@@ -56,7 +56,8 @@ class Recorded(NoisySum):
 
     refusal: str = ""
 
-    def machines(self) -> Recorder:
+    @property
+    def machines(self) -> Recorder:  # type: ignore[override]
         return Recorder(self.refusal)
 
 
