@@ -53,7 +53,7 @@ def read(spec: str, also: tuple[str, ...] = ()) -> Dataset:
         if not (query := options.pop("query", "")):
             raise LocalError(f"{source}: which records? give ?query=SELECT …")
         dataset = from_table(sqlite_table(Path(file), query), Path(file), roles, options, also)
-    elif source.endswith(PARQUET):
+    elif source.endswith(PARQUET) and not source.startswith("csv:"):
         dataset = from_table(parquet_table(Path(source)), Path(source), roles, options, also)
     elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
         dataset = from_csv(Path(source.removeprefix("csv:")), roles, options, also)
