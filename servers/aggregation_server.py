@@ -10,9 +10,10 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Bulk, Memory
 from tallyroom.protocols.errors import LocalError, NotWritten, PeerError, TallyError
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
-from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import check, server_machine
 from tallyroom.protocols.run.participant import Participant
@@ -43,6 +44,7 @@ class AggregationServer(Participant):
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
         sign: Signer = unsigned,
         vouchers: Vouchers | None = None,
+        standing: Standing | None = None,
     ) -> None:
         super().__init__(Role.SERVER, ledger.record, index)
         self.index = index
@@ -54,6 +56,7 @@ class AggregationServer(Participant):
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
+        self._standing = standing
         self.doubt = ""
         """Why nothing is begun: the ledger lacks a release that this server signed."""
 
@@ -102,6 +105,12 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
+        try:
+            return self._machine(query, randomness)
+        except LocalError as error:
+            raise PeerError(message.sender, str(error)) from error
+
+    def _machine(self, query: Query, randomness: Randomness) -> Machine:
         return server_machine(
             query,
             self.index,
@@ -109,6 +118,7 @@ class AggregationServer(Participant):
             self._bulk(query.run),
             self._vouchers,
             lambda: self._bases,
+            self._standing,
         )
 
     def forget(self, run: bytes) -> None:

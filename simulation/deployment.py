@@ -82,6 +82,7 @@ class Deployment:
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         key: str | None = None,
         begun: Begun = lambda _, __: None,
         interval: str = NOISE,
@@ -97,7 +98,9 @@ class Deployment:
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed

@@ -21,8 +21,8 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.ledger import Filter
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
@@ -46,6 +46,7 @@ from tallyroom.simulation.misbehaviour import (
     Misbehaviour,
     choose_silent,
     parse_cheats,
+    parse_server_cheats,
 )
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
@@ -89,11 +90,14 @@ class Federation:
     `refuse`, `drop`, or a number that takes its place.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
-    makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
+    makes the run reproducible, hence not private. `cap` is the most that servers will release:
+    ε, or as `parse_cap` reads it.
+
     `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
     random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
     the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND`, or `server-0:no-noise`
+    (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
@@ -142,11 +146,14 @@ class Federation:
             max_records_per_party,
             self.holdings.rows,
         )
-        scripted = parse_cheats(cheats, count)
+        of_parties, of_servers = parse_server_cheats(cheats)
+        scripted = parse_cheats(of_parties, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
         silent = choose_silent(count, dropout, seed, scripted)
-        self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
+        self.misbehaviour = Misbehaviour(silent, drop_after, scripted, of_servers)
+        if of_servers and runtime != "inprocess":
+            raise LocalError("--cheat server-0:… is for --runtime inprocess")
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
@@ -161,7 +168,7 @@ class Federation:
             self.servers,
             hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
             seed,
-            None if cap is None else parse_epsilon(str(cap)),
+            None if cap is None else parse_cap(str(cap)),
             store,
             self.misbehaviour,
             PeerConfig(peer or kind.peer).way,
@@ -220,6 +227,7 @@ class Federation:
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         interval: str = NOISE,
         where: str = "",
         by: Sequence[str] = (),
@@ -232,14 +240,17 @@ class Federation:
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
-        `noise_law` names the law of the noise (`tally list noise-laws`). `interval` is what the
-        interval covers: `noise`, or `population`; both are in `intervals`.
+        `noise_law` names the law of the noise (`tally list noise-laws`). `security` is how sure two
+        servers are of what they compute together: semi-honest, covert or malicious. `interval` is
+        what the interval covers: `noise`, or `population`; both are in `intervals`.
         `where` is a condition that records must meet to be in the answer, `by` are columns that
         divide them into groups, and `groups` names those, as `{"sex": "F,M"}`.
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
         named = self._named(statistic)
         if where or by:
             named = of_groups(named, where, by, groups or {}, self.data)
@@ -287,11 +298,12 @@ class Federation:
         unit: str = "record",
         delta: float = 0.0,
         noise_law: str = LAPLACE,
+        security: str = "",
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law)
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
@@ -420,8 +432,9 @@ class Federation:
             bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
         check(query)
-        loss = aggregator_named(query.aggregator).mechanism(query).loss
-        Filter.of(layout.cap, layout.cap_delta).check(loss + query.later, {})
+        spend = query.foreseen(aggregator_named(query.aggregator).mechanism(query).spend)
+        filter = Filter.of(layout.cap, layout.cap_delta)
+        filter.check(filter.counted(spend.loss, spend.concentrated), {})
         return query
 
     def _next_key(self) -> str:

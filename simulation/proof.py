@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.cheat_certificate import KIND, CheatCertificate
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import (
     AnswerRefused,
@@ -120,6 +121,23 @@ def prove(question: Question, opened: "Opened") -> tuple[Query, Proof]:
 
 
 # --- result.json, later ---
+
+
+def read_certificate(path: Path) -> CheatCertificate | None:
+    """The certificate of a cheat, in a folder or by itself; None where it is something else. Raises
+    `PeerError` for one that is malformed."""
+    file = path
+    if path.is_dir():
+        file = path / "certificate.json"
+        if (path / "result.json").exists():
+            return None
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        return None
+    return CheatCertificate.decode(document)
 
 
 def read_result(path: Path) -> dict[str, Any]:

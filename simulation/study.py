@@ -55,6 +55,7 @@ class AskingOptions:
     fresh: bool
     report: Report
     law: str
+    security: str = ""
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
@@ -88,6 +89,7 @@ class AskingOptions:
             later=grant.later,
             honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
             law=self.law,
+            security="" if self.for_study and placement is not Placement.JOINT else self.security,
             rho="" if rho is None else str(rho),
         )
 
@@ -128,7 +130,7 @@ def conduct(
     except StopIteration as stop:
         finding = stop.value
     except RunFailed as error:
-        raise type(error)(_failed(study, asked, str(error))) from None
+        raise type(error)(_failed(study, asked, str(error)), error.proof) from None
     except LocalError as error:
         if not asked:
             raise

@@ -208,6 +208,11 @@ class Plan(ABC):
 
     # --- how it is asked; only some kinds have something to say ---
 
+    @property
+    def computed_by_servers(self) -> bool:
+        """Whether two servers compute it on shares of records, and parties have left."""
+        return False
+
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None

@@ -230,6 +230,10 @@ class PairwiseMean(PairsPlan):
     # --- how it is asked ---
 
     @property
+    def computed_by_servers(self) -> bool:
+        return self.by_servers
+
+    @property
     def trust(self) -> str:  # type: ignore[override]  # it depends on who computes pairs
         """What a garbler that deviates can do."""
         if self.by_servers:

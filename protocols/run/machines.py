@@ -11,6 +11,7 @@ from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.signing import SigningAggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import Query
@@ -98,16 +99,18 @@ def server_machine(
     bulk: Bulk,
     vouchers: Vouchers | None = None,
     bases: "Callable[[], joint.BaseTransfers] | None" = None,
+    standing: Standing | None = None,
 ) -> Machine:
     """`bases` gives transfers that are kept from run to run; without, those of this run are its
-    own."""
+    own. `standing` is what covert security takes. Raises `LocalError` without where it is needed.
+    """
     machine = _alone(query, index, randomness, bulk, vouchers)
     if not isinstance(machine, SummingServer):
         return machine
     if query.joint_noise is None and not machine.awaits_program:
         return machine
     kept = joint.BaseTransfers(randomness) if bases is None else bases()
-    return aggregation.JointServer(machine, query, index, randomness, kept)
+    return aggregation.JointServer(machine, query, index, randomness, kept, standing)
 
 
 def _alone(

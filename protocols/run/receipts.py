@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
 from tallyroom.protocols.privacy.loss import MAX_TEXT, PrivacyLoss
 from tallyroom.protocols.wire.messages import RUN_BYTES, Role
@@ -113,6 +114,11 @@ def signer(credentials: Credentials) -> Signer:
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ValueError("receipts are signed with keys on P-256")
     return partial(sign_raw, key)
+
+
+def standing_of(credentials: Credentials) -> Standing:
+    """What a server signs with beside receipts, and whom it believes."""
+    return Standing(signer(credentials), credentials.certificate, credentials.authority)
 
 
 def unsigned(statement: bytes) -> bytes:

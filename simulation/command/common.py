@@ -65,9 +65,14 @@ class SimulationOptions:
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers may release in total.")] = (
-        None
-    )
+    cap: Annotated[
+        str | None,
+        option(
+            PRIVACY,
+            "The most that servers may release in total: ε; `3, delta = 1e-6`, added up in ρ; or "
+            "`rho 0.1`.",
+        ),
+    ] = None
     cap_delta: Annotated[
         float | None, option(PRIVACY, "The most δ that servers may release in total.")
     ] = None
@@ -85,8 +90,8 @@ class SimulationOptions:
         list[str] | None,
         option(
             MISBEHAVIOUR,
-            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; repeat "
-            "for more.",
+            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; a server: "
+            "server-0:no-noise; repeat for more.",
             metavar="<party:kind>",
         ),
     ] = None
@@ -115,6 +120,15 @@ class QuestionOptions:
     noise_law: Annotated[
         str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
     ] = "laplace"
+    security: Annotated[
+        str,
+        option(
+            PRIVACY,
+            "How sure two servers are of what they compute together: semi-honest, covert or "
+            "malicious.",
+            metavar="<level>",
+        ),
+    ] = ""
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
@@ -158,6 +172,7 @@ class Asking(TypedDict):
     epsilon: str
     noise: str | None
     noise_law: str
+    security: str
     unit: str
     min_parties: int | None
     deadline: float
@@ -171,6 +186,7 @@ def asking(options: QuestionOptions) -> Asking:
         "epsilon": options.granted,
         "noise": options.noise,
         "noise_law": options.noise_law,
+        "security": options.security,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,

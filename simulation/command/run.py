@@ -5,6 +5,8 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +20,7 @@ from tallyroom.parties.models import scored
 from tallyroom.parties.schema import bounds_of, merged, names_of, read_schema, schema_words
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import Clipped
@@ -53,6 +55,8 @@ from tallyroom.simulation.reports.terminal import (
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.watch import at_work, watched
 
+CERTIFICATE = "certificate.json"
+
 
 def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if (options.coordinator is None) != (options.identity is None):
@@ -62,7 +66,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     if options.coordinator is None or options.identity is None:
-        with at_work(options.out):
+        with at_work(options.out), keeping_proof(options.out):
             show(simulate(chosen, options), options.out, options.as_json)
         return
     spec = _aggregator_of(options)
@@ -77,7 +81,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     question = _asked(chosen, None)
     deployment = Deployment(options.coordinator, options.identity, spec)
     about = about_run(question.name, spec, options)
-    with at_work(options.out):
+    with at_work(options.out), keeping_proof(options.out):
         with (
             deployment as asked,
             show_progress() as shown,
@@ -305,6 +309,21 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
         print(json.dumps(result.as_json(), allow_nan=False))
     else:
         show_result(result, written)
+
+
+@contextmanager
+def keeping_proof(folder: Path | None) -> Iterator[None]:
+    """Writes down the certificate of a cheat, if a run fails with one."""
+    try:
+        yield
+    except RunFailed as error:
+        if error.proof is None:
+            raise
+        if folder is None:
+            raise RunFailed(f"{error}; --out FOLDER keeps the certificate that proves it") from None
+        file = folder / CERTIFICATE
+        file.write_bytes(error.proof)
+        raise RunFailed(f"{error}; the certificate that proves it is {file}") from None
 
 
 def check_writable(folder: Path) -> None:
