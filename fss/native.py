@@ -57,9 +57,9 @@ def over_blocks(
     """
     limit = _cores() if threads is None else threads
     parts = max(1, min(limit, count // keys_per_thread))
-    bounds = [count * part // parts for part in range(parts + 1)]
     if parts == 1:
         return [work(0, count)]
+    bounds = [count * part // parts for part in range(parts + 1)]
     # Each call makes its own pool, because threads kept between calls do not survive a fork.
     with ThreadPoolExecutor(parts, thread_name_prefix="fss") as pool:
         return list(pool.map(work, bounds[:-1], bounds[1:]))

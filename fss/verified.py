@@ -98,7 +98,6 @@ from tallyroom.fss.verified_nodes import NODE_WEIGHTS, Nodes, blocks_of, visited
 
 RANDOMNESS_BYTES: Final = 2 * BLOCK_BYTES
 CHALLENGE_BYTES: Final = BLOCK_BYTES
-PRINT_BYTES: Final = 24
 MIN_BITS: Final = 2
 
 _USAGES: Final = ("children", "value and proof", "proof")

@@ -101,7 +101,9 @@ class PartyBlock(Participant):
     def open(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
-            if (reason := self._objection(query)) is not None:
+            most = int(self._answering.counts.max())
+            reason = None if self._consent is None else self._consent.refusal(query, most)
+            if reason is not None:
                 # Nothing is kept of it: refused questions must not drive out what is.
                 return RefusingParty(query.run, self._answering.ids, reason)
         except LocalError as error:
@@ -141,11 +143,6 @@ class PartyBlock(Participant):
             )
         except OSError as error:
             raise NotWritten(error.strerror or str(error)) from error
-
-    def _objection(self, query: Query) -> str | None:
-        if self._consent is None:
-            return None
-        return self._consent.refusal(query, int(self._answering.counts.max()))
 
     def _answer(self, query: Query, holdings: Holdings) -> Machine:
         randomness = self._randomness.derive(query.stream)

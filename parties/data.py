@@ -2,13 +2,14 @@
 and bundled sets that carry public bounds."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
 
-from tallyroom.parties.csv_source import Options, check_column, from_csv
+from tallyroom.parties.csv_source import Options, check_column, from_csv, from_table
+from tallyroom.parties.databases import PARQUET, SQLITE, parquet_table, sqlite_table
 from tallyroom.parties.dataset import Dataset as Dataset
 from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
 from tallyroom.parties.tables import FILES, HeaderError
@@ -21,10 +22,12 @@ from tallyroom.protocols.statistics.attributes import parse_attribute
 ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group")
 
 
-def load(spec: str) -> Dataset:
+def load(spec: str, also: Iterable[str] = ()) -> Dataset:
     """What a DATA SPEC names, for simulations: they refuse data that parties would make do with.
-    Raises `LocalError` with one clear line."""
-    found = read(spec).checked()
+    Columns that it does not name are read `also`. Raises `LocalError` with one clear line."""
+    found = read(spec, tuple(also))
+    if found.faults:
+        raise LocalError(found.faults[0])
     return found.about() if found.of_numbers and not found.schema else found
 
 
@@ -37,21 +40,28 @@ def held(spec: str) -> Dataset:
         raise LocalError(error.unsaid) from None
 
 
-def read(spec: str) -> Dataset:
+def read(spec: str, also: tuple[str, ...] = ()) -> Dataset:
     """What a DATA SPEC names, with its records as they are."""
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
     published, colon, file = source.partition(":")
     if colon and published in PUBLISHED:
-        dataset = _with_schema(from_csv(Path(file), roles, options), published)
+        dataset = _with_schema(from_csv(Path(file), roles, options, also), published)
+    elif source.startswith(SQLITE):
+        file = source.removeprefix(SQLITE)
+        if not (query := options.pop("query", "")):
+            raise LocalError(f"{source}: which records? give ?query=SELECT …")
+        dataset = from_table(sqlite_table(Path(file), query), Path(file), roles, options, also)
+    elif source.endswith(PARQUET) and not source.startswith("csv:"):
+        dataset = from_table(parquet_table(Path(source)), Path(source), roles, options, also)
     elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
-        dataset = from_csv(Path(source.removeprefix("csv:")), roles, options)
+        dataset = from_csv(Path(source.removeprefix("csv:")), roles, options, also)
     else:
         dataset = look_up("data set", source, BUNDLED)(options)
     if options:
         raise LocalError(f"{source} has no option {next(iter(options))!r}")
-    for column in roles.values():
+    for column in (*roles.values(), *also):
         check_column(column, list(dataset.columns))
     if not dataset.rows:
         raise LocalError(f"{source} has no records")

@@ -121,15 +121,9 @@ class Dataset:
                 "missing=drop leaves blanks out"
             )
 
-    def checked(self) -> "Dataset":
-        """For simulations, which refuse what parties would make do with. Raises `LocalError`."""
-        if self.faults:
-            raise LocalError(self.faults[0])
-        return self
-
     def check(self, numbers: Iterable[str]) -> None:
-        """For simulations too. Raises `LocalError` where one of these columns is not of numbers, or
-        lacks one."""
+        """For simulations, which refuse what parties would make do with. Raises `LocalError` where
+        one of these columns is not of numbers, or lacks one."""
         for name in numbers:
             values = look_up("column", name, self.columns)
             if name in self.why:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tallyroom.protocols.categories import format_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics.attributes import MAX_ATTRIBUTES, parse_attribute
 
@@ -117,3 +118,9 @@ def bounds_of(schema: Iterable[str]) -> dict[str, tuple[float, float]]:
     """The bounds of the numeric columns."""
     found = map(parse_attribute, schema)
     return {each.name: each.bounds for each in found if each.bounds}
+
+
+def names_of(schema: Iterable[str]) -> dict[str, str]:
+    """The names in each column of names, as A,B,C."""
+    found = map(parse_attribute, schema)
+    return {each.name: format_categories(each.names) for each in found if each.names}

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tallyroom.protocols.accusation_text import split_proof
+
 
 class TallyError(Exception):
     """Base of all errors that a user may see; the message is one clear line."""
@@ -54,7 +56,15 @@ class PeerError(TallyError):
 
 
 class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
-    """A run that cannot finish: too many dropouts, a dead server, a refused spend."""
+    """A run that cannot finish: too many dropouts, a dead server, a refused spend.
+
+    `proof` is a certificate that somebody cheated, if that is why and it can be proved.
+    """
+
+    def __init__(self, text: str, proof: bytes | None = None) -> None:
+        words, told = split_proof(text)
+        super().__init__(words)
+        self.proof = proof or told
 
 
 class NotWritten(RunFailed):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyroom.protocols import joint
 from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.joint.levels import MALICIOUS, Level, Security, parse_security
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.loss import (
@@ -30,7 +31,6 @@ from tallyroom.protocols.privacy.mechanisms import (
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
-from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.protocols.wire.messages import (
@@ -65,7 +65,7 @@ _OF_THE_ASKING: Mapping[str, bool] = {"of the release": False}
 for one release. Every other field is part of what a release is, without a word."""
 
 
-SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "rho": ""}
+SAID_IF_CHOSEN: Mapping[str, Any] = {"honest": 0, "law": LAPLACE, "rho": "", "security": ""}
 """Fields of a query, and of a question, that are left out of it where they are as here."""
 
 
@@ -113,6 +113,54 @@ def decode_later(fields: dict[str, Any]) -> PrivacyLoss:
     return PrivacyLoss.decode(fields, "later_") if told else NO_LOSS
 
 
+MOST_NAMED = 4
+"""The sentence names no more columns than this."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """States in one sentence which data sets are adjacent, that is, what the ε of an answer
+    protects. Answers, result.json, help, `tally verify` and the refusals of policies all take the
+    sentence from here.
+
+    Adjacent data sets have equally many records of each party, and agree in the `public` columns
+    of all records. They differ in the `protected` columns of one record or, with `whole_party`, of
+    all records of one party. `exactly` names what is released about the public columns without
+    noise."""
+
+    protected: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    exactly: str = ""
+    whole_party: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan, columns: tuple[str, ...], whole_party: bool = False) -> "Adjacency":
+        public = tuple(dict.fromkeys(plan.public))
+        protected = (each for each in columns if each not in public)
+        return cls(tuple(dict.fromkeys(protected)), public, plan.public_facts, whole_party)
+
+    def __str__(self) -> str:
+        unit = "all records of one party" if self.whole_party else "one record"
+        other = "as many others" if self.whole_party else "any other"
+        if not self.public:
+            return f"{unit}, replaced by {other}"
+        verb = "is" if len(self.public) == 1 else "are"
+        known = f"{_listed(self.public)} {verb} taken as public"
+        if self.exactly:
+            known += f", and {self.exactly} is released without noise"
+        if not self.protected:
+            return f"nothing: {known}"
+        return f"{_listed(self.protected)} of {unit}, replaced by any other values; {known}"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    more = len(columns) - MOST_NAMED
+    if more > 0:
+        return f"{', '.join(columns[:MOST_NAMED])} and {more} more columns"
+    *others, last = columns
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 @dataclass(frozen=True)
 class Query:
     """`records` is the number of records that all parties hold together; it is public.
@@ -125,7 +173,8 @@ class Query:
     its question: the answer to an earlier one, however alike, has another.
 
     `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
-    and with other noise. `law` names the law of the noise (`NoiseLaw`).
+    and with other noise. `law` names the law of the noise (`NoiseLaw`). `security` is how sure the
+    two servers are of what they compute together (`joint.levels`), empty for what is usual.
 
     `rho` is the exact text of what is granted where that is said in ρ, else empty. Then `epsilon`
     is what plans go by (`PrivacyLoss.as_epsilon`), and nothing is granted in ε.
@@ -154,6 +203,7 @@ class Query:
     honest: int = 0
     law: str = LAPLACE
     rho: str = ""
+    security: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -216,6 +266,7 @@ class Query:
             )
         plan.check_asked(self.parties, self.noise)
         self._check_law()
+        self._check_security()
         curated = self.curated is not None
         if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
@@ -224,6 +275,17 @@ class Query:
             )
         if curated and self.records_per_unit != 1:
             raise LocalError(f"{name} protects one record only: --unit record")
+
+    def _check_security(self) -> None:
+        """Raises `LocalError` where the servers garble nothing together, or not so."""
+        if not self.security:
+            return
+        parse_security(self.security)
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            raise LocalError(
+                f"two servers garble nothing for {asked_as(self.statistic)} with {self.noise} "
+                "noise: leave --security out, or take --noise joint"
+            )
 
     def _check_law(self) -> None:
         """Raises `LocalError` where noise of the law cannot be drawn."""
@@ -358,8 +420,12 @@ class Query:
             return stated if stated.rho is None else self.granted
         if self.joint_noise is not None:
             delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+        elif self.curated is not None:
+            delta = self.curated.mechanism.numeric_delta(self.delta)
+        elif self.plan.pairs is not None:
+            delta = self.plan.pairs.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
         else:
-            delta = self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+            delta = 0.0
         return PrivacyLoss.of(self.epsilon, delta)
 
     @property
@@ -386,7 +452,9 @@ class Query:
     @property
     def circuit_noise(self) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
+        if (pairs := self.plan.pairs) is None:
+            return None
+        return pairs.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> "joint.Choice | joint.FirstAbove | None":
@@ -418,14 +486,44 @@ class Query:
         return noise
 
     @property
+    def secured_noise(self) -> Security:
+        """How joint noise is drawn."""
+        return parse_security(self.security) if self.security else MALICIOUS
+
+    @property
+    def checks_tasks(self) -> bool:
+        """Whether what servers compute on data is computed both ways. Choices are unless it is
+        said otherwise; pairs, whose outputs are bounded, if it is said."""
+        if not self.security:
+            return self.choice is not None
+        return parse_security(self.security).level is not Level.SEMI_HONEST
+
+    @property
+    def weakest_level(self) -> Level | None:
+        """How sure servers are at least of all that they compute together; None where they compute
+        nothing. Pairs that are garbled one way, with outputs that are bounded, count as
+        semi-honest."""
+        if self.noise is not Placement.JOINT and not self.plan.computed_by_servers:
+            return None
+        on_data = self.choice is not None or self.plan.computed_by_servers
+        if on_data and not self.checks_tasks:
+            return Level.SEMI_HONEST
+        return self.secured_noise.level
+
+    @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        return Spend(self.data, self.run.hex(), self.loss)
+        loss, in_rho = self.loss, self.concentrated
+        known = None if in_rho == loss.as_concentrated() else in_rho
+        return Spend(self.data, self.run.hex(), loss, known)
 
     def foreseen(self, spend: Spend) -> Spend:
         """What a ledger must have room for before this question is answered: its own release, and
         the rest of its study. Nothing is charged by it."""
-        return replace(spend, loss=spend.loss + self.later)
+        if self.later.nothing:
+            return spend
+        later = self.later.as_concentrated()
+        return replace(spend, loss=spend.loss + self.later, in_rho=spend.concentrated + later)
 
     @property
     def release(self) -> tuple[object, ...]:
@@ -521,5 +619,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "deadline": (int, float),
     "delta": (int, float),
     "law": str,
+    "security": str,
     "rho": str,
 }

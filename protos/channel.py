@@ -70,6 +70,7 @@ def new_server(
     credentials: Credentials,
     listen: str,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    health_service: health.aio.HealthServicer | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """A server that only certified callers reach, with the health service, and its port.
 
@@ -85,7 +86,9 @@ def new_server(
         require_client_auth=True,
     )
     port = _bind(server, listen, tls)
-    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(
+        health_service or health.aio.HealthServicer(), server
+    )
     return server, port
 
 

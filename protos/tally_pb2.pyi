@@ -87,10 +87,14 @@ class Receipt(_message.Message):
     def __init__(self, refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("servers",)
+    __slots__ = ("servers", "receipt", "run")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     servers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, servers: _Optional[_Iterable[str]] = ...) -> None: ...
+    receipt: SignedShare
+    run: bytes
+    def __init__(self, servers: _Optional[_Iterable[str]] = ..., receipt: _Optional[_Union[SignedShare, _Mapping]] = ..., run: _Optional[bytes] = ...) -> None: ...
 
 class RunRef(_message.Message):
     __slots__ = ("run",)

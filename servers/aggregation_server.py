@@ -10,9 +10,10 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Bulk, Memory
 from tallyroom.protocols.errors import LocalError, NotWritten, PeerError, TallyError
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
-from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import check, server_machine
 from tallyroom.protocols.run.participant import Participant
@@ -43,8 +44,9 @@ class AggregationServer(Participant):
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
         sign: Signer = unsigned,
         vouchers: Vouchers | None = None,
+        standing: Standing | None = None,
     ) -> None:
-        super().__init__(Role.SERVER, ledger.record)
+        super().__init__(Role.SERVER, ledger.record, index)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
@@ -54,14 +56,14 @@ class AggregationServer(Participant):
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
+        self._standing = standing
+        self.doubt = ""
+        """Why nothing is begun: the ledger lacks a release that this server signed."""
 
     @cached_property
     def _bases(self) -> "joint.BaseTransfers":
         """Kept from run to run."""
         return joint.BaseTransfers(self._randomness)
-
-    def is_addressed(self, message: Message) -> bool:
-        return super().is_addressed(message) and message.receivers.tolist() == [self.index]
 
     def _farewell(self, run: bytes, reason: str) -> list[Message]:
         """The coordinator must not wait for a server that cannot go on."""
@@ -76,7 +78,15 @@ class AggregationServer(Participant):
         )
         return self._send(run, [message])
 
+    def shown(self, receipt: Receipt) -> None:
+        """Takes a receipt of our own, whose signature was checked. What we signed is in our ledger,
+        or that is an older copy. Raises `NotWritten` if the ledger cannot be read now."""
+        missing = not receipt.loss.nothing and not self._ledger.has_like(receipt.run.hex())
+        self.doubt = f"its ledger lacks run {receipt.run.hex()}, which it signed" if missing else ""
+
     def open(self, message: Message) -> Machine:
+        if self.doubt:
+            raise PeerError(message.sender, self.doubt)
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)
@@ -95,6 +105,12 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
+        try:
+            return self._machine(query, randomness)
+        except LocalError as error:
+            raise PeerError(message.sender, str(error)) from error
+
+    def _machine(self, query: Query, randomness: Randomness) -> Machine:
         return server_machine(
             query,
             self.index,
@@ -102,6 +118,7 @@ class AggregationServer(Participant):
             self._bulk(query.run),
             self._vouchers,
             lambda: self._bases,
+            self._standing,
         )
 
     def forget(self, run: bytes) -> None:

@@ -52,7 +52,7 @@ class EvidenceKeeper(Participant):
     """
 
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
-        super().__init__(role, record_spends)
+        super().__init__(role, record_spends, 0)
         self.certificates = Certificates(None)
         self._evidence: dict[bytes, Evidence] = {}
 
@@ -205,9 +205,6 @@ class Coordinator(EvidenceKeeper):
         """Parties are gone; they may join again."""
         self._present[ids] = False
 
-    def is_addressed(self, message: Message) -> bool:
-        return super().is_addressed(message) and message.receivers.tolist() == [0]
-
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
@@ -222,24 +219,16 @@ class Coordinator(EvidenceKeeper):
         """What a question under this key is called, also after a restart."""
         return self._randomness.derive(f"question {key}").bytes(NONCE_BYTES)
 
-    def asked_before(self, question: Question) -> Query | None:
-        """The query that was put for a question under its key; None if it is new.
-
-        Raises `LocalError` where the key was another question's.
-        """
-        known = self._questions.get(question.asking) if question.key else None
-        if known is not None and question.as_put(known) != known:
-            raise LocalError("another question was asked under this key: choose a new one")
-        return known
-
     def query(self, question: Question, time: int | None = None) -> Query:
         """The query for a question, in a run of this time, or else one that is named for its key.
         The same question under the same key is the same run. Raises `LocalError` where it cannot be
-        asked here."""
+        asked here, or where its key was another question's."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
         question = self.keyed(question)
-        if (known := self.asked_before(question)) is not None:
+        if (known := self._questions.get(question.asking)) is not None:
+            if question.as_put(known) != known:
+                raise LocalError("another question was asked under this key: choose a new one")
             return known
         nonce = self.named(question.key)
         if time is not None:
@@ -373,6 +362,11 @@ class Coordinator(EvidenceKeeper):
                 told = replace(step.output, refusals=reasons, refusing=count)
                 step = replace(step, output=told)
         return super()._carry_out(run, step)
+
+    def awaits_parties(self, run: bytes) -> bool:
+        """Whether a party that was away may still submit."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.awaits_parties
 
     def can_spare(self, run: bytes) -> bool:
         """Whether a run goes on if one more server is lost."""

@@ -24,7 +24,8 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     revocations = Revocations(credentials.party_authority, kept)
     metrics = Metrics(credentials)
     service.watch(metrics)
-    server, port = new_server(credentials, config.listen, [metrics, Screen(revocations)])
+    calls = [metrics, Screen(revocations)]
+    server, port = new_server(credentials, config.listen, calls, service.health.service)
     add_MessagesServicer_to_server(service.post, server)
     add_CoordinatorServicer_to_server(service, server)
     add_RelayServicer_to_server(Relay(service.hosts), server)
@@ -40,7 +41,7 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
             revocations,
             [link.channel for link in service.servers],
         )
-        async with enrolment, serving(server):
+        async with enrolment, serving(server), service.health.watched():
             try:
                 service.runs.resume()
                 service.dispatch.listen_to_servers()

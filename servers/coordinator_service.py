@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import grpc
@@ -16,7 +15,7 @@ import numpy as np
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
-from tallyroom.protocols.privacy.ledger import Composition, Filter
+from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
 from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
@@ -29,8 +28,9 @@ from tallyroom.protos.progress import added, links_from_wire, links_to_wire, sub
 from tallyroom.servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from tallyroom.servers.dispatch import POLL_SECONDS, Dispatch
 from tallyroom.servers.enrolment import EnrolmentConfig
+from tallyroom.servers.health import Health
 from tallyroom.servers.message_service import Mailboxes, MessageService
-from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.metrics import Metrics, watch_ledger, watch_store
 from tallyroom.servers.peer_directory import PeerDirectory
 from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.runs import Runs
@@ -52,7 +52,7 @@ class CoordinatorConfig:
     servers: tuple[str, ...]
     listen: str = "127.0.0.1:0"
     store: Path | None = None
-    cap: Fraction | None = None
+    cap: Cap = None
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
     metrics: str | None = None
@@ -105,6 +105,7 @@ class CoordinatorService(PeerDirectory):
             self._store.durable,
             time.time if config.seed is None else None,
         )
+        self.health = Health(config.store, self._ledger, lambda: self.coordinator.waiting)
         self._joined = asyncio.Condition()
 
     async def _carry(self, outcome: Reply) -> None:
@@ -116,6 +117,13 @@ class CoordinatorService(PeerDirectory):
 
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
+        watch_store(metrics, self.health, self.coordinator)
+        self.runs.ended = metrics.ended
+        metrics.watch(
+            "tally_servers_away",
+            "Servers that are not connected.",
+            lambda: sum(server.away is not None for server in self.servers),
+        )
         metrics.watch(
             "tally_parties_present", "Parties that have joined.", lambda: self.coordinator.enrolled
         )
@@ -162,7 +170,8 @@ class CoordinatorService(PeerDirectory):
         """Repeats what a host may have missed while it was away, except for runs that some servers
         do not know yet: they would refuse its submissions, and it is asked in turn anyway."""
         for run in self.runs.live.all():
-            submits = run.asked.done() and run.phase == "submit" and not run.asks_again
+            open_to_parties = run.phase == "submit" or self.coordinator.awaits_parties(run.run)
+            submits = run.asked.done() and open_to_parties and not run.asks_again
             if submits and not run.ended.done():
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):

@@ -97,11 +97,15 @@ class Dispatch:
             if run is None or run.ended.done():
                 return
             seconds = run.query.deadline if _is_work(message) else 0.0
+            spared = not self._durable or self._coordinator.can_spare(message.run)
+            if message.phase is Phase.QUERY and server.is_gone and not spared:
+                await asyncio.sleep(POLL_SECONDS)  # it is first shown what it signed before
+                continue
             try:
                 refused = await server.send(message, seconds)
                 break
             except grpc.aio.AioRpcError as error:
-                if not self._durable or self._coordinator.can_spare(message.run):
+                if spared:
                     await self._lose_server(message.run, server, _why(error, seconds))
                     return
                 log.warning("%s: %s; sending again", server.name, error.details())

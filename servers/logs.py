@@ -43,3 +43,8 @@ def configure_logs(station: str, form: str, level: str) -> None:
     text = logging.Formatter(f"%(asctime)s %(levelname)s {station} %(name)s: %(message)s")
     handler.setFormatter(JsonLines(station) if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    if form == "json":  # what nobody caught is a line as well
+        sys.excepthook = lambda kind, error, trace: logging.getLogger("tallyroom").critical(
+            "ended by an error of its own", exc_info=(kind, error, trace)
+        )

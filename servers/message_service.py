@@ -108,6 +108,8 @@ class MessageService(MessagesServicer):
         self.certificate = b""
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
+        self.shown: Callable[[pb.Subscription], None] = lambda _: None
+        """Called when the coordinator shows what was signed here; raises `NotWritten`."""
         self.told_servers: Callable[[Sequence[str]], None] = lambda _: None
         """Called when the coordinator says where the servers are."""
 
@@ -312,6 +314,10 @@ class MessageService(MessagesServicer):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
         if identity.role is Role.COORDINATOR:
             self.told_servers(request.servers)
+            try:
+                self.shown(request)
+            except NotWritten as error:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         queue = self._queue_for(identity)
         self.subscribers.add(identity)
         try:  # a caller that hangs up before it is greeted must not stay registered as listening

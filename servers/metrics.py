@@ -3,20 +3,33 @@
 They contain method names and numbers only, nothing from the body of a message.
 """
 
+import importlib.metadata
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import grpc
 import grpc.aio
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, NotWritten
 from tallyroom.protocols.identity.certificates import Credentials, validity_of
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
+from tallyroom.protocols.run.participant import Participant
 from tallyroom.protos.certified import Handler
+from tallyroom.servers.health import Health
+from tallyroom.servers.metrics_port import serve_metrics
 from tallyroom.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -29,6 +42,14 @@ class Metrics(grpc.aio.ServerInterceptor):
 
     def __init__(self, credentials: Credentials) -> None:
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        Info("tally", "The program that runs.", registry=self._registry).info(
+            {"version": importlib.metadata.version("tallyroom")}
+        )
+        self._runs = Counter(
+            "tally_runs_ended", "Runs that came to an end.", ["outcome"], registry=self._registry
+        )
         self._calls = Counter(
             "tally_calls", "Calls received, by method.", ["method"], registry=self._registry
         )
@@ -52,8 +73,20 @@ class Metrics(grpc.aio.ServerInterceptor):
             lambda: ends,
         )
 
+    def ended(self, outcome: str) -> None:
+        """Counts a run; `outcome` is one of a few words."""
+        self._runs.labels(outcome).inc()
+
     def watch(self, name: str, meaning: str, read: Callable[[], float]) -> None:
-        Gauge(name, meaning, registry=self._registry).set_function(read)
+        """Shows what it was when it could last be read."""
+        last = [math.nan]
+
+        def known() -> float:
+            with suppress(NotWritten):
+                last[0] = float(read())
+            return last[0]
+
+        Gauge(name, meaning, registry=self._registry).set_function(known)
 
     @contextmanager
     def serving(self, listen: str | None) -> Iterator[None]:
@@ -63,7 +96,7 @@ class Metrics(grpc.aio.ServerInterceptor):
             return
         host, port = parse_address(listen)
         try:
-            server, thread = start_http_server(port, host, registry=self._registry)
+            server, thread = serve_metrics(host, port, self._registry)
         except OSError as error:
             raise LocalError(f"cannot serve metrics on {listen}: {error.strerror}") from None
         log.info("metrics on port %d", server.server_port)
@@ -103,6 +136,22 @@ class Metrics(grpc.aio.ServerInterceptor):
         )
 
 
+def watch_store(metrics: Metrics, health: Health, participant: Participant) -> None:
+    metrics.watch(
+        "tally_healthy",
+        "1 while the store and the ledger can be written and no release waits; else 0.",
+        lambda: not health.reason,
+    )
+    metrics.watch(
+        "tally_runs_open", "Runs begun here and not over.", lambda: len(participant.open_runs())
+    )
+    metrics.watch(
+        "tally_releases_waiting",
+        "Releases that wait until the ledger can be written.",
+        lambda: participant.waiting,
+    )
+
+
 def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
     metrics.watch(
         "tally_epsilon_spent",
@@ -113,6 +162,17 @@ def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
         "tally_delta_spent",
         "The delta of all spends in this keeper's ledger.",
         lambda: float(ledger.totals().noisy.delta),
+    )
+    cap = ledger.filter.cap
+    metrics.watch(
+        "tally_epsilon_cap",
+        "The most epsilon that this keeper lets out; +Inf without a cap.",
+        lambda: cap.size if cap.bounded else math.inf,
+    )
+    metrics.watch(
+        "tally_delta_cap",
+        "The most delta that this keeper lets out; 1 without a cap.",
+        lambda: float(cap.delta),
     )
     metrics.watch(
         "tally_releases_without_noise",

@@ -71,6 +71,8 @@ class Runs:
         self._cancelled: OrderedDict[bytes, None] = OrderedDict()
         self._writing = asyncio.Lock()
         self._background = Tasks()
+        self.ended: Callable[[str], None] = lambda _: None
+        """Hears how each run ended: answered, failed or cancelled."""
 
     async def close(self) -> None:
         await self._background.close()
@@ -112,6 +114,7 @@ class Runs:
             run.over.set_result(events)
             return run
         self.live.add(run)
+        log.info("run %s: %s is asked", run.run.hex(), question.statistic.name)
         return await self._background.finish(self._begin(run))
 
     def _next_time(self) -> int | None:
@@ -245,6 +248,7 @@ class Runs:
             case Failed(reason):
                 reason = "; ".join(filter(None, (reason, run.hindered)))
                 events = [pb.Event(failure=pb.Failure(reason=reason))]
+        self._tell(run, finished)
         kept = run.kept(events)
         while not await self._keep(run.name, kept):
             if not run.over.done():
@@ -256,6 +260,16 @@ class Runs:
         if not run.over.done():
             run.over.set_result(events)
         await self._forget(run.run)
+
+    def _tell(self, run: Run, finished: Done | Failed) -> None:
+        """One line of a run, with its reason: nothing of a record."""
+        match finished:
+            case Done():
+                self.ended("answered")
+                log.info("run %s was answered", run.run.hex())
+            case Failed(reason):
+                self.ended("cancelled" if reason == CANCELLED else "failed")
+                log.warning("run %s has no answer: %s", run.run.hex(), reason)
 
     async def _keep(self, name: bytes, kept: pb.Kept) -> bool:
         async with self._writing:
@@ -269,6 +283,13 @@ class Runs:
     def _remember(self, name: bytes, kept: pb.Kept, query: Query) -> None:
         if not kept.events[-1].HasField("answer"):
             return
+        for event in kept.events:
+            if event.HasField("share") and event.share.server < len(self._servers):
+                signed = pb.SignedShare(
+                    receipt=event.share.receipt, certificate=event.share.certificate
+                )
+                signer = self._servers[event.share.server]
+                signer.last_signed = pb.Subscription(receipt=signed, run=kept.run)
         bits = np.unpackbits(np.frombuffer(kept.events[-1].answer.contributors, dtype=np.uint8))
         members = np.flatnonzero(bits[: self._coordinator.parties]).astype(np.uint32)
         self._coordinator.releases.remember(name, query, kept.data, members)

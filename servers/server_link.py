@@ -34,9 +34,16 @@ class ServerLink:
         self._post = MessagesStub(self.channel)
         self.certificate = b""
         """The certificate of the connected process: the analyst checks whose it is."""
+        self.last_signed = pb.Subscription()
+        """Its last receipt, and the run it is of: shown to it whenever it connects."""
         self.away: str | None = "cannot be reached"
         self._heard = False
         self._stream: grpc.aio.UnaryStreamCall[pb.Subscription, pb.Parcel] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was connected before, and is not now."""
+        return self._heard and self.away is not None
 
     @property
     def index(self) -> int:
@@ -53,10 +60,9 @@ class ServerLink:
         """
         reasons = []
         for chunk in message.chunks():
-            gone = self._heard and self.away is not None
             receipt = await self._post.Send(
                 pb.Parcel(message=chunk.encode()),
-                timeout=AWAY_SECONDS if gone else max(GRACE_SECONDS, seconds),
+                timeout=AWAY_SECONDS if self.is_gone else max(GRACE_SECONDS, seconds),
                 wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
@@ -68,6 +74,7 @@ class ServerLink:
         if self._stream is not None:  # maybe still open: a server speaks to one listener at a time
             self._stream.cancel()
         subscription = pb.Subscription(servers=self._all_servers)
+        subscription.MergeFrom(self.last_signed)
         self._stream = stream = self._post.Receive(subscription, wait_for_ready=True)
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):

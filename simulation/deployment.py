@@ -17,9 +17,10 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import columns_to_bound, known_bounds
 from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
-from tallyroom.protocols.studies.quantile_zoom import zoomed
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.identity_files import read_identity
@@ -27,16 +28,12 @@ from tallyroom.servers.metrics import parse_address
 from tallyroom.simulation.analyst import Analyst
 from tallyroom.simulation.question_key import check_resumed, keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Opened, Progress, Report
+from tallyroom.simulation.runtimes import Opened, Report, silent
 from tallyroom.simulation.statement import Setting, answered
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
-
-
-def _quiet(_: Progress) -> None:
-    pass
 
 
 class Deployment:
@@ -58,21 +55,16 @@ class Deployment:
         self._analyst.close()
 
     def _puts(
-        self, asked: Statistic | Study, whole: Grant, unit: str, deadline: float
+        self, asked: Statistic | Study, whole: Grant, options: AskingOptions
     ) -> Statistic | Study:
         """What is put here: a study that the aggregator answers at once is a single question, and a
         quantile that is better found in two is a study."""
         if isinstance(asked, Study):
             return asked.asked_of(self._aggregator.offers)
-        if not isinstance(asked, Quantile) or not asked.by_max:
+        if not isinstance(asked, Quantile | Auc):
             return asked
-        there = self._analyst.describe(deadline)
-        return zoomed(
-            asked,
-            whole.loss.as_epsilon,
-            there.records,
-            there.most_records if unit == "party" else 1,
-        )
+        there = self._setting(self._analyst.describe(options.deadline))
+        return settled(asked, options.setting(there, whole.loss), {})
 
     def run(
         self,
@@ -82,10 +74,11 @@ class Deployment:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         key: str | None = None,
         begun: Begun = lambda _, __: None,
         interval: str = NOISE,
@@ -101,12 +94,15 @@ class Deployment:
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
-        statistic = self._puts(statistic, whole, unit, deadline)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
+        wanted, statistic = statistic, self._puts(statistic, whole, options)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
-            asked = self._ask(statistic, self._spec, whole, options, named, begun)
-            return asked.showing(interval)
+            result = self._ask(statistic, self._spec, whole, options, named, begun)
+            result = replace(result, notes=(*result.notes, *words_of(wanted, statistic)))
+            return result.showing(interval)
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 
@@ -167,7 +163,7 @@ class Deployment:
             statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
         )
 
-    def resume(self, key: str, report: Report = _quiet) -> Result:
+    def resume(self, key: str, report: Report = silent) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
 
         A key that `run` made says what that was; of one that a person chose it is the coordinator

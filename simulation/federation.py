@@ -3,24 +3,26 @@
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from tallyroom.parties.dataset import REFUSE
+from tallyroom.parties.dataset import REFUSE, Dataset
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.schema import names_of
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.ledger import Filter
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
@@ -34,8 +36,10 @@ from tallyroom.protocols.statistics.bounded import (
     with_published_bounds,
 )
 from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
+from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.misbehaviour import (
     HONEST,
@@ -43,22 +47,39 @@ from tallyroom.simulation.misbehaviour import (
     Misbehaviour,
     choose_silent,
     parse_cheats,
+    parse_server_cheats,
 )
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
+from tallyroom.simulation.proc import Usage
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
+from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
 from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
-from tallyroom.simulation.usage import Usage
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
 
 
-def _quiet(_: Progress) -> None:
-    pass
+def of_groups(
+    asked: Statistic | Study,
+    where: str,
+    by: Sequence[str],
+    groups: Mapping[str, str],
+    data: Dataset | None,
+) -> Statistic:
+    """The question put to a part of the records and to groups of them; where `groups` does not name
+    those, the data set may. Raises `LocalError`."""
+    if isinstance(asked, Study):
+        raise LocalError(f"{asked.title} has no --where and no --by: it asks several questions")
+    published = {} if data is None else published_groups(data)
+    return grouped(asked, where, by, {**published, **groups})
+
+
+def published_groups(data: Dataset) -> dict[str, str]:
+    """The names that a data set publishes, by column."""
+    return names_of(data.schema) | data.categories
 
 
 class Federation:
@@ -70,11 +91,14 @@ class Federation:
     `refuse`, `drop`, or a number that takes its place.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
-    makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
+    makes the run reproducible, hence not private. `cap` is the most that servers will release:
+    ε, or as `parse_cap` reads it.
+
     `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
     random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
     the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND`, or `server-0:no-noise`
+    (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
@@ -123,11 +147,14 @@ class Federation:
             max_records_per_party,
             self.holdings.rows,
         )
-        scripted = parse_cheats(cheats, count)
+        of_parties, of_servers = parse_server_cheats(cheats)
+        scripted = parse_cheats(of_parties, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
         silent = choose_silent(count, dropout, seed, scripted)
-        self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
+        self.misbehaviour = Misbehaviour(silent, drop_after, scripted, of_servers)
+        if of_servers and runtime != "inprocess":
+            raise LocalError("--cheat server-0:… is for --runtime inprocess")
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
@@ -142,7 +169,7 @@ class Federation:
             self.servers,
             hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
             seed,
-            None if cap is None else parse_epsilon(str(cap)),
+            None if cap is None else parse_cap(str(cap)),
             store,
             self.misbehaviour,
             PeerConfig(peer or kind.peer).way,
@@ -197,11 +224,15 @@ class Federation:
         unit: str = "record",
         min_parties: int | None = None,
         deadline: float = 30.0,
-        report: Report = _quiet,
+        report: Report = silent,
         delta: float = 0.0,
         fresh: bool = False,
         noise_law: str = LAPLACE,
+        security: str = "",
         interval: str = NOISE,
+        where: str = "",
+        by: Sequence[str] = (),
+        groups: Mapping[str, str] | None = None,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
@@ -210,18 +241,25 @@ class Federation:
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
-        `noise_law` names the law of the noise (`tally list noise-laws`). `interval` is what the
-        interval covers: `noise`, or `population`; both are in `intervals`.
+        `noise_law` names the law of the noise (`tally list noise-laws`). `security` is how sure two
+        servers are of what they compute together: semi-honest, covert or malicious. `interval` is
+        what the interval covers: `noise`, or `population`; both are in `intervals`.
+        `where` is a condition that records must meet to be in the answer, `by` are columns that
+        divide them into groups, and `groups` names those, as `{"sex": "F,M"}`.
         """
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report, noise_law)
-        statistic = self._zoomed(self._named(statistic), whole, unit)
-        if isinstance(statistic, Study):
-            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
-            statistic = statistic.asked_of(self._aggregator.offers)
+        options = AskingOptions(
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+        )
+        named = self._named(statistic)
+        if where or by:
+            named = of_groups(named, where, by, groups or {}, self.data)
+        statistic = self._understood(named, whole, options)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            result = self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            more = words_of(named, statistic)
+            return dataclasses.replace(result, notes=(*result.notes, *more))
         study, present = statistic, self.holdings
 
         def put(question: StudyQuestion) -> Result:
@@ -252,30 +290,48 @@ class Federation:
         )
         return dataclasses.replace(result, notes=(*result.notes, words))
 
-    def query(
+    def understood(
         self,
-        statistic: Statistic | Study,
+        question: Statistic | Study | str,
         epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
         delta: float = 0.0,
         noise_law: str = LAPLACE,
-    ) -> Query | None:
-        """The query that a question would be, without asking it. None for a study, whose questions
-        follow from answers. Raises `LocalError` for a question that cannot be asked."""
+        security: str = "",
+    ) -> Statistic | Study:
+        """What is put for a question here: itself, or a study that answers it better, or the single
+        question that answers a study. It asks nothing."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, _quiet, noise_law)
-        statistic = self._zoomed(statistic, whole, unit)
-        if isinstance(statistic, Study):
-            return None
-        return self._question(statistic, self._spec, whole, options, "")[1]
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
+        return self._understood(question, whole, options)
 
-    def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
-        """A quantile by choices is a study where one choice is not enough."""
-        if not getattr(statistic, "by_max", False):
-            return statistic
-        per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
+    def _understood(
+        self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
+    ) -> Statistic | Study:
+        setting = options.setting(self._setting, whole.loss)
+        found = settled(self._named(question), setting, self.data.bounds)
+        if not isinstance(found, Study):
+            return found
+        found = found.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+        return found.asked_of(self._aggregator.offers)
+
+    def query(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction = 1.0,
+        noise: str | None = None,
+        unit: str = "record",
+        delta: float = 0.0,
+        noise_law: str = LAPLACE,
+        security: str = "",
+        spec: str | None = None,
+    ) -> Query:
+        """The query that a question would be, without asking it; `spec` is another aggregator than
+        the federation's. Raises `LocalError` for a question that cannot be asked."""
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
+        return self._question(statistic, spec or self._spec, whole, options, "")[1]
 
     def _ask(
         self,
@@ -290,7 +346,8 @@ class Federation:
         key = "" if salt else self._next_key()
         question, query = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
-        query.plan.check_resolution(self.holdings)
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
         statistic = question.statistic
         # A study says itself what it means that records lie outside.
         clipped = 0 if salt else clipped_records(statistic, self.holdings)
@@ -326,8 +383,9 @@ class Federation:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
         question, query = self._question(statistic, spec, grant, options, "")
-        query.plan.check_resolution(self.holdings)
-        if query.plan.machines() is None:
+        if (pairs := query.plan.pairs) is not None:
+            pairs.check_resolution(self.holdings)
+        if query.plan.machines is None or isinstance(query.plan, NoisySum):
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
@@ -358,9 +416,9 @@ class Federation:
             question, data=self.data.name, min_parties=min_parties, key=key
         )
         query = self._check(question)
-        if query.plan.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+        if query.plan.machines is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        garble = isinstance(query.plan.machines(), PairwiseMachines)
+        garble = isinstance(query.plan.machines, PairwiseMachines)
         if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
@@ -391,8 +449,9 @@ class Federation:
             bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
         check(query)
-        loss = aggregator_named(query.aggregator).mechanism(query).loss
-        Filter.of(layout.cap, layout.cap_delta).check(loss + query.later, {})
+        spend = query.foreseen(aggregator_named(query.aggregator).mechanism(query).spend)
+        filter = Filter.of(layout.cap, layout.cap_delta)
+        filter.check(filter.counted(spend.loss, spend.concentrated), {})
         return query
 
     def _next_key(self) -> str:
@@ -403,6 +462,10 @@ class Federation:
     def _as_asked(self, statistic: Statistic, aggregator: Aggregator) -> Statistic:
         """With bounds and categories that the data set publishes; a file's must come from the
         user."""
+        if isinstance(statistic, Grouped):
+            for column in statistic.groups.columns:
+                look_up("column", column, self.data.columns)
+            return statistic.asking(self._as_asked(statistic.asked, aggregator))
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()
@@ -424,7 +487,7 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
-        if tied := plan.tied_by_rounding(self.holdings):
+        if plan.pairs is not None and (tied := plan.pairs.tied_by_rounding(self.holdings)):
             notes.append(
                 f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"

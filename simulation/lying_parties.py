@@ -41,7 +41,7 @@ def lying_machine(
     """The machine of a block of parties in which some lie. Raises `LocalError` as
     `protocols.run.machines.party_machine` does."""
     check(query)
-    if query.plan.machines() is not None:
+    if query.plan.machines is not None:
         raise LocalError("circuits take no data out of range: parties can cheat in sums only")
     aggregator = aggregator_named(query.aggregator)
     if lie := _LIES.get(aggregator.name):

@@ -42,16 +42,23 @@ class Cheat(StrEnum):
     GARBLED_WEIGHT = "garbled-weight"
 
 
+class ServerCheat(StrEnum):
+    """`no-noise`: garbles joint noise that is always 0 (`simulation.lying_servers`)."""
+
+    NO_NOISE = "no-noise"
+
+
 @dataclass(frozen=True)
 class Misbehaviour:
     """Parties that are `silent` send the messages of `after` phases, and then no more.
 
-    `cheats` says which parties cheat, and how.
+    `cheats` says which parties cheat, and how; `servers` which servers.
     """
 
     silent: frozenset[int] = frozenset()
     after: int = 0
     cheats: Mapping[int, Cheat] = field(default_factory=dict)
+    servers: Mapping[int, ServerCheat] = field(default_factory=dict)
 
     @property
     def absent(self) -> frozenset[int]:
@@ -157,6 +164,22 @@ def parse_cheats(specs: Iterable[str], parties: int) -> dict[int, Cheat]:
             raise LocalError(f"--cheat {spec}: {Role.PARTY.named(party)} cheats already")
         cheats[party] = look_up("way to cheat", found["kind"], {str(kind): kind for kind in Cheat})
     return cheats
+
+
+def parse_server_cheats(specs: Iterable[str]) -> tuple[list[str], dict[int, ServerCheat]]:
+    """The specs that are about parties, and what servers do. Raises `LocalError`."""
+    specs = list(specs)
+    own = [spec for spec in specs if spec.startswith("server-")]
+    cheats: dict[int, ServerCheat] = {}
+    kinds = {str(kind): kind for kind in ServerCheat}
+    for spec in own:
+        name, _, kind = spec.partition(":")
+        if name != Role.SERVER.named(0):
+            raise LocalError(f"--cheat {spec}: server-0 garbles, so that it alone can cheat so")
+        if cheats:
+            raise LocalError(f"--cheat {spec}: {name} cheats already")
+        cheats[0] = look_up("way of a server to cheat", kind, kinds)
+    return [spec for spec in specs if spec not in own], cheats
 
 
 # --- parties that follow a script ---

@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"\s*([0-9]+|[Lnmkbc]|[-+−·*()])")
 def predicted_links(query: Query) -> dict[str, int]:
     """Bytes by link; nothing where they follow from more than one round."""
     aggregator, parties, servers = aggregator_named(query.aggregator), query.parties, query.servers
-    if aggregator.stages > 1 or query.plan.machines() is not None:  # pairs speak among themselves
+    if aggregator.stages > 1 or query.plan.machines is not None:  # pairs speak among themselves
         return {}
     most = query.max_records_per_party
     values = {"L": query.plan.length, "n": parties, "m": servers, "k": most}

@@ -12,14 +12,14 @@ import binascii
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.cheat_certificate import KIND, CheatCertificate
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import (
     AnswerRefused,
@@ -37,6 +37,9 @@ from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.estimates import plain
 from tallyroom.protocols.statistics.release import Answer, Intervals
 from tallyroom.protocols.wire.messages import Role
+
+if TYPE_CHECKING:
+    from tallyroom.simulation.runtimes.contract import Opened
 
 SAME = 1e-9
 """Relative difference of estimates that two machines may compute from the same shares."""
@@ -91,36 +94,26 @@ class Proof:
         ]
 
 
-def prove(
-    question: Question,
-    evidence: Evidence | None,
-    authority: bytes,
-    total: Vector,
-    contributors: Ids,
-    records: int,
-    reused: bool = False,
-) -> tuple[Query, Proof]:
-    """Holds an answer against the question. Raises `AnswerRefused` with who is not to be believed.
-
-    `reused` is whether the coordinator says that it is of an earlier release.
-    """
+def prove(question: Question, opened: "Opened") -> tuple[Query, Proof]:
+    """Holds an answer against the question. Raises `AnswerRefused`, with who is not believed."""
+    evidence, records = opened.evidence, opened.records
     try:
         if evidence is None:
             raise PeerError("coordinator", "it has no receipts")
-        query = evidence.check(authority)
+        query = evidence.check(opened.authority)
         if (field := question.difference(query)) is not None:
             old = "it is the answer to an earlier asking"
             other = f"it put another question: its {field} is not as asked"
             raise PeerError("coordinator", old if field == "asking" else other)
         again = bool(question.key) and query.asking != question.asking
-        if again and not reused and query.points is None:
+        if again and not opened.reused and query.points is None:
             raise PeerError("coordinator", "it passes an earlier release off as a new one")
-        evidence.check_contributors(query, contributors, records)
+        evidence.check_contributors(query, opened.contributors, records)
         # As the question wants it read, with what the coordinator was to decide (`prepared`).
         statistic = question.as_put(query).statistic
-        proof = Proof(evidence, authority, statistic, records)
+        proof = Proof(evidence, opened.authority, statistic, records)
         summed = evidence.total(query, proof.points(query), records)
-        if summed is not None and not np.array_equal(summed, total):
+        if summed is not None and not np.array_equal(summed, opened.total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")
     except (PeerError, LocalError) as error:
         raise AnswerRefused(f"the answer is refused: {error}") from None
@@ -128,6 +121,23 @@ def prove(
 
 
 # --- result.json, later ---
+
+
+def read_certificate(path: Path) -> CheatCertificate | None:
+    """The certificate of a cheat, in a folder or by itself; None where it is something else. Raises
+    `PeerError` for one that is malformed."""
+    file = path
+    if path.is_dir():
+        file = path / "certificate.json"
+        if (path / "result.json").exists():
+            return None
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        return None
+    return CheatCertificate.decode(document)
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -163,6 +163,8 @@ class Result:
             more = len(columns) - MOST_COLUMNS
             others = [f"{more} other columns"] if more > 1 else columns[MOST_COLUMNS:]
             said.append(", ".join(map(str, [*columns[:MOST_COLUMNS], *others])))
+        if "where" in data:
+            said.append(f"where {data['where']}")
         if isinstance(bounds, list):
             said.append(f"[{bounds[0]:g}, {bounds[1]:g}]")
         if "records" in data:

@@ -17,8 +17,9 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import refusal_words
 from tallyroom.protocols.statistics import Estimate, Statistic
 from tallyroom.protocols.statistics.bounded import known_bounds
-from tallyroom.protocols.statistics.contract import asked_as
+from tallyroom.protocols.statistics.contract import asked_as, style_of
 from tallyroom.protocols.statistics.estimates import Shape
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.statistics.release import Release
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.proof import Proof
@@ -44,7 +45,7 @@ class Setting:
         plan = self.plan(statistic)
         if for_study and noise is not None:
             of_pairs = parse_noise(noise)[0].of_pairs
-            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines() is None):
+            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines is None):
                 noise = None
         if noise is not None:
             return parse_noise(noise)[0]
@@ -146,7 +147,7 @@ def answered(
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
-        style=question.statistic.style,
+        style=style_of(question.statistic),
         interval=answer.interval,
         intervals=answer.intervals,
         unsmoothed=answer.unsmoothed,
@@ -163,6 +164,9 @@ def describe_data(query: Query, proof: Proof) -> dict[str, object]:
         "columns": list(statistic.columns),
         "records": query.records,
     }
+    if isinstance(statistic, Grouped):
+        description |= {"where": statistic.where} if statistic.where else {}
+        description |= {"by": [each.column for each in statistic.groups.by]} if statistic.by else {}
     if bounds := stated_bounds(statistic):
         description["bounds"] = bounds
     return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}
@@ -182,7 +186,7 @@ def stated_bounds(statistic: Statistic) -> list[float] | dict[str, list[float]]:
 def noiseless(proof: Proof, opened: Opened, present: Holdings) -> Estimate | None:
     """The same computation without noise; None where nobody knows what was lost."""
     plan = proof.plan(proof.evidence.asked_query)
-    if not plan.is_whole(present.rows, opened.records):
+    if plan.pairs is not None and not plan.pairs.is_whole(present.rows, opened.records):
         return None
     release = Release(plan, plan.without_noise(present), opened.records, None)
     return proof.statistic.read(release).estimate

@@ -18,6 +18,7 @@ from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.log_rank import LogRank
@@ -115,6 +116,9 @@ EVERY: tuple[Statistic, ...] = (
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
     SparseCells(**OF_CELLS),
+    grouped(Mean(**UNIT), "other < 0.5", ("label",), {"label": "0,1"}),
+    grouped(Histogram(**UNIT, bins=4), by=("label",), groups={"label": "0,1"}),
+    grouped(Mode(**UNIT, bins=8), "label = 1"),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.accusation_text import split_proof, with_proof
 from tallyroom.protocols.aggregation.contract import Ids, Records, Total
 from tallyroom.protocols.aggregation.rosters import CountType, Fault, parse_roster
 from tallyroom.protocols.algebra.ring import Vector
@@ -79,7 +80,9 @@ class Collector:
         match message.phase:
             case Phase.GIVE_UP:
                 reason = message.body[0].tobytes().decode(errors="replace")
-                return self.lose_servers({server}, f"cannot go on: {reason[:MAX_REASON]}")
+                words, proof = split_proof(reason)
+                told = f"cannot go on: {words[:MAX_REASON]}"
+                return self.lose_servers({server}, with_proof(told, proof) if proof else told)
             case Phase.ROSTER:
                 return self._roster(message)
             case _:
@@ -97,6 +100,11 @@ class Collector:
     def can_spare(self) -> bool:
         """Whether more servers are here than are needed."""
         return len(self._here) > self.needed
+
+    @property
+    def awaits_parties(self) -> bool:
+        """Whether what parties submit may still count."""
+        return self._state is CollectorState.ROSTERS
 
     @property
     def releases(self) -> bool:

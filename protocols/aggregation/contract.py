@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.mechanism import AddedNoise, Mechanism
+from tallyroom.protocols.algebra.field import Field
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -163,6 +164,10 @@ class Aggregator(ABC):
 
         It is done with a `Total`.
         """
+
+    def noise_field(self, query: Query) -> Field | None:
+        """The field in which joint noise is added; None if it is added modulo 2^64."""
+        return None
 
     def mechanism(self, query: Query) -> Mechanism:
         """What makes the answer to a query private. One that is not noise on the sum is the

@@ -10,9 +10,12 @@ from enum import Enum, auto
 
 import numpy as np
 
+from tallyroom.protocols.aggregation.cheat_certificate import CheatCertificate, noise_name
 from tallyroom.protocols.aggregation.one_round import SummingServer
-from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.joint.both_ways import both_ways
 from tallyroom.protocols.joint.computation import (
     EVALUATOR,
     STEP_BYTES,
@@ -21,7 +24,10 @@ from tallyroom.protocols.joint.computation import (
     Name,
     computation,
 )
+from tallyroom.protocols.joint.covert import CaughtError
+from tallyroom.protocols.joint.levels import Level
 from tallyroom.protocols.joint.noise import draw_noise
+from tallyroom.protocols.joint.noise_circuit import JointNoise
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
@@ -60,19 +66,29 @@ class JointServer:
         index: int,
         randomness: Randomness,
         bases: BaseTransfers,
+        standing: Standing | None = None,
     ) -> None:
         self._alone = alone
         self._query = query
         self._index = index
         self._randomness = randomness
         self._bases = bases
+        self._standing = standing
         self._ends: dict[Phase, Computation] = {}
         self._early: Message | None = None
         if (noise := query.joint_noise) is not None:
-            count, source = query.plan.noises, randomness.derive("joint noise")
-            program = draw_noise(noise, count, source, index, alone.noise_field)
-            name = Name(query.run, repr((noise, count, alone.noise_field)))
-            self._ends[Phase.PREPARE] = computation(index, name, program, bases, source)
+            if query.secured_noise.level is Level.COVERT and standing is None:
+                raise LocalError("a server without a certificate signs nothing: no covert security")
+            source = randomness.derive("joint noise")
+            self._ends[Phase.PREPARE] = self._drawing(noise, source)
+
+    def _drawing(self, noise: JointNoise, source: Randomness) -> Computation:
+        """This end of drawing noise, before there is data."""
+        query, field = self._query, self._alone.noise_field
+        security, count = query.secured_noise, query.plan.noises
+        program = draw_noise(noise, count, source, self._index, field, security)
+        name = noise_name(query, field)
+        return computation(self._index, name, program, self._bases, source, self._standing)
 
     @property
     def unseen_rounds(self) -> int:
@@ -111,6 +127,12 @@ class JointServer:
         was_done, steps = end.done, end.steps
         try:
             answer = end.take(np.ascontiguousarray(message.body[0]))
+        except CaughtError as error:
+            accusation = error.accusation
+            assert self._standing is not None
+            query, authority = self._query, self._standing.authority
+            proof = CheatCertificate(query.run, query.encode(), authority, accusation)
+            return Failed(f"{message.sender}: {error.reason} {proof.text}")
         except PeerError as error:
             return Failed(f"{message.sender}: {error.reason}")
         messages = self._said(message.phase, answer)
@@ -138,6 +160,8 @@ class JointServer:
             return step
         source = self._randomness.derive("together")
         of, program = alone.program()
+        if query.checks_tasks:
+            of, program = f"{of} both ways", both_ways(program, self._index)
         end = computation(self._index, Name(query.run, of), program, self._bases, source)
         self._ends[Phase.TOGETHER] = end
         step = _and(step, self._said(Phase.TOGETHER, end.start()))

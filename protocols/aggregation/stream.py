@@ -52,6 +52,9 @@ from tallyroom.protocols.wire.messages import (
 HEAD = 8
 """Bytes that number a batch, in front of all that is said of it."""
 
+MOST_SHARES = 1 << 14
+"""Shares of one answer, of all servers and batches: all are kept until the end, to be checked."""
+
 STREAM_ACCEPTS: dict[Phase, Role] = {
     Phase.SUBMIT: Role.PARTY,
     Phase.EXCUSE: Role.COORDINATOR,
@@ -69,6 +72,10 @@ class StreamMachines:
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
         _one_round(aggregator)
+        if (most := MOST_SHARES // query.servers) < plan_of(query).batches:
+            raise LocalError(
+                f"a stream of {query.servers} servers has at most {most} batches: --batches"
+            )
 
     def party(
         self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness
@@ -219,6 +226,7 @@ class StreamServer:
         if number < self._batch + self._closed:
             return Rejected(message.sender, f"batch {number + 1} is over")
         held.present[ids], held.prints[ids], held.rows[ids] = True, prints, rows
+        self._awaited[ids] = True  # whoever was away is back
         return self._close_when_complete()
 
     def _fingerprints(self, number: int, rows: Bodies) -> Vector:
@@ -303,6 +311,8 @@ class StreamServer:
             self._sums[:, batch] = self._aggregator.merge(rows, plan.batch_length, self._index)
         held.rows = held.rows[:0]
         upto = np.cumsum(self._sums, axis=1, dtype=np.uint64)
+        if self._query.mechanism is None:
+            return body_of(upto[:, batch].astype("<u8").tobytes())
         first, last = plan.filling.completed[batch : batch + 2]
         nodes = plan.measure(upto.reshape(-1))[first:last]
         if self._adds_noise:
@@ -313,8 +323,6 @@ class StreamServer:
 
     @property
     def _adds_noise(self) -> bool:
-        if self._query.mechanism is None:
-            return False
         return self._query.noise is not Placement.CURATOR or self._index == 0
 
     def _to_coordinator(self, phase: Phase, body: Bodies) -> Message:
@@ -338,8 +346,12 @@ class StreamCollector(Collector):
         return self._batch > 0 or super().releases
 
     @property
+    def awaits_parties(self) -> bool:
+        return self._state is not CollectorState.OVER
+
+    @property
     def share_bytes(self) -> int:
-        return 8 * self._plan.released_at(self._batch)
+        return 8 * self._plan.released_at(self._batch, self._query.mechanism is None)
 
     def receive(self, message: Message) -> Step:
         """A server may be one roster ahead. What it says again after a restart is old."""

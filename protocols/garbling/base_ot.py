@@ -153,6 +153,19 @@ def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
     return _rows(keys, BLOCK_BYTES).reshape(len(links), -1, 2, BLOCK_BYTES)
 
 
+def opened_key(point: bytes, answer: bytes, index: int, scalar: bytes) -> bytes | None:
+    """The key of a transfer whose receiver chose 0 and now tells its scalar b: of choice 0, as
+    B = bG has one b, and nobody can tell another. None if it is not that, or no transfer.
+    """
+    try:
+        a, exchange = PublicKey(point), PrivateKey(scalar)
+    except ValueError:
+        return None
+    if exchange.public_key.format() != answer or a.format() != point:
+        return None
+    return _key(point, answer, index, exchange.ecdh(a.format(compressed=False)))
+
+
 def _prove(
     a: PublicKey, answers: list[bytes], choices: Bytes, secrets: Bytes, exchange: PrivateKey
 ) -> bytes:

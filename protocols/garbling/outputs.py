@@ -148,13 +148,29 @@ class FieldIntegers:
         return np.stack(parts, axis=2)
 
 
-Form = OutputShares | IntegerShares | FieldIntegers
+@dataclass(frozen=True)
+class UncheckedBits:
+    """`OutputShares.XOR` without the check of labels: for what is computed twice and compared."""
+
+    def check(self, wires: int) -> None:
+        """Any wires are bits."""
+
+    def weights(self, wires: int) -> Vector | None:
+        return None
+
+    def gather(self, shares: Vector) -> Vector:
+        return shares
+
+
+Form = OutputShares | IntegerShares | FieldIntegers | UncheckedBits
 
 
 def ciphertext_bytes(output: Form, wires: int) -> int:
     """What one instance adds to the garbler's answer: the check, and the projection."""
     if isinstance(output, FieldIntegers):
         return wires * (WORD_BYTES + output.field.width)
+    if isinstance(output, UncheckedBits):
+        return 0
     checked = not isinstance(output, UncheckedIntegers)
     return wires * WORD_BYTES * (checked + (output is not OutputShares.XOR))
 
@@ -196,6 +212,9 @@ def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     flat = labels.reshape(links, instances * wires, 16)
     λ = flat[:, :, 0] & 1
     colour_0: Bytes = np.bitwise_xor(flat, λ[..., None] * deltas[:, None, :])
+    if isinstance(output, UncheckedBits):
+        nothing = flat[:, 0, :0]
+        return Sealed(nothing, nothing, λ.astype(np.uint64).reshape(links, instances, wires))
     h0 = _words(hash_blocks(keys, colour_0, OUTPUT_TWEAKS))
     h1 = _words(hash_blocks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]), OUTPUT_TWEAKS))
     parts = [h0[..., 1] ^ h1[..., 1]]
@@ -227,8 +246,10 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
     caller to see from the check."""
     links, instances, wires, _ = labels.shape
     flat = labels.reshape(links, instances * wires, 16)
-    h = _words(hash_blocks(keys, flat, OUTPUT_TWEAKS))
     colour: Vector = (flat[:, :, 0] & 1).astype(np.uint64)
+    if isinstance(output, UncheckedBits):
+        return OpenedShares(flat[:, 0, :0], colour.reshape(links, instances, wires))
+    h = _words(hash_blocks(keys, flat, OUTPUT_TWEAKS))
     if isinstance(output, FieldIntegers):
         checks, projected = np.hsplit(ciphertexts, [WORD_BYTES * instances * wires])
         elements = _open_in_field(output, keys, flat, colour, projected)

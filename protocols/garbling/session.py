@@ -72,6 +72,8 @@ _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
 _USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
 _USAGE_CHALLENGE: Final = b"tallyroom pairwise v1 challenge"
+_USAGE_KEYS: Final = b"tallyroom pairwise v1 keys"
+_USAGE_GIVEN: Final = b"tallyroom pairwise v1 given keys"
 _USAGE_COMPARED: Final = b"tallyroom comparison v1 labels"
 _USAGE_GARBLER_AGREES: Final = b"tallyroom comparison v1 garbler"
 _USAGE_EVALUATOR_AGREES: Final = b"tallyroom comparison v1 evaluator"
@@ -126,6 +128,17 @@ class Side:
         other._transcript = self._heard(self._transcript, rows, b" branch")
         return other
 
+    @property
+    def transcript(self) -> Bytes:
+        """A hash of all that passed on each link, (K, 32)."""
+        return self._transcript.copy()
+
+    def _given(self, label: bytes) -> None:
+        """Starts the transcript of links whose base transfers somebody else has made."""
+        labels = np.frombuffer(label, dtype=np.uint8)
+        rows = np.broadcast_to(labels, (len(self._links), len(label)))
+        self._transcript = self._heard(self._transcript, rows, _USAGE_GIVEN)
+
     def _own_state(self) -> None:
         """After a copy: what is changed in place must not be shared with the original."""
 
@@ -171,6 +184,15 @@ class Evaluator(Side):
         self._batch: BatchShape | None = None
         self._labels = np.empty(0, dtype=np.uint8)
         self._compared: Bytes | None = None
+
+    @classmethod
+    def with_keys(cls, links: Links, randomness: Randomness, pairs: Bytes, label: bytes) -> Self:
+        """A session that is open, from both keys of 128 transfers, (K, 128, 2, 16), which were made
+        elsewhere. The garbler's end has one of each (`Garbler.with_keys`), and the same label."""
+        session = cls(links, randomness)
+        session._opened, session._receiver = True, Receiver(pairs)
+        session._given(label)
+        return session
 
     def open(self) -> Bytes:
         """The points A, (K, 33). Called once, first."""
@@ -249,6 +271,14 @@ class Evaluator(Side):
         self._labels = np.empty(0, dtype=np.uint8)
         return opened.shares
 
+    def choose_keys(self, choices: Bytes) -> tuple[Bytes, Bytes]:
+        """Asks for one key of each of (K, m) pairs: the request, and the keys, (K, m, 16). The
+        garbler has both of each pair (`Garbler.offer_keys`), and nothing to answer."""
+        self._check_idle()
+        count = choices.shape[1]
+        rows, labels = self._choose(choices, _USAGE_KEYS + bytes(str(count), "ascii"))
+        return rows, _keys(self._transcript, labels)
+
     def compare(self, bits: Bytes) -> Bytes:
         """Asks whether the garbler holds the same (K, m) bits. `agree` comes next."""
         self._check_idle()
@@ -301,7 +331,20 @@ class Garbler(Side):
         super().__init__(links, randomness)
         self._sender: Sender | None = None
         self._agreement: Bytes | None = None
+        self.asked = self._transcript
+        """The transcript up to the last request that was answered."""
         self._closed: Mask = np.zeros(len(links), dtype=bool)
+
+    @classmethod
+    def with_keys(
+        cls, links: Links, randomness: Randomness, keys: Bytes, deltas: Bytes, label: bytes
+    ) -> Self:
+        """A session that is open, from one key of each of 128 transfers, (K, 128, 16), namely those
+        that the bits of Δ, (K, 16), choose. The first bit of Δ is 1."""
+        session = cls(links, randomness)
+        session._sender = Sender(keys, deltas)
+        session._given(label)
+        return session
 
     def reply(self, rows: Bytes) -> Bytes:
         """The points B and their proof, (K, 4320), for the evaluators' A. Raises PeerError if one
@@ -335,6 +378,7 @@ class Garbler(Side):
         bits = self._inputs(bits, circuit.garbler_bits)
         batch = BatchShape(circuit, output, bits.shape[1])
         zeros, heard, deltas = self._offer(rows, batch.choices, batch.fingerprint())
+        self.asked = heard
         given = np.packbits(bits.reshape(len(bits), -1), axis=1)
         seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
         keys, active = batch.key_and_garbler_labels(seeds)
@@ -387,6 +431,15 @@ class Garbler(Side):
             InconsistentError,
         )
         return zeros, self._heard(heard, checks), sender.deltas
+
+    def offer_keys(self, rows: Bytes, count: int) -> Bytes:
+        """Both keys of each of `count` pairs, (K, count, 2, 16), of which the evaluator's request
+        has chosen one. Raises PeerError as `answer` does."""
+        fingerprint = _USAGE_KEYS + bytes(str(count), "ascii")
+        zeros, self._transcript, deltas = self._offer(rows, count, fingerprint)
+        self._number += 1
+        both = (zeros, zeros ^ deltas[:, None, :])
+        return np.stack([_keys(self._transcript, labels) for labels in both], axis=2)
 
     def compare(self, bits: Bytes, rows: Bytes) -> Bytes:
         """The answer to an evaluator that asks whether it holds the same (K, m) bits.
@@ -443,6 +496,16 @@ def _hashes(usage: bytes, left: Bytes, right: Bytes) -> Bytes:
         state.update(np.ascontiguousarray(second).data)
         found += state.digest()
     return np.frombuffer(bytes(found), dtype=np.uint8).reshape(len(left), -1)
+
+
+def _keys(transcript: Bytes, labels: Bytes) -> Bytes:
+    """A key from each label, (K, m, 16): without a label, its key is random."""
+    keys = bytearray()
+    for heard, row in zip(transcript, labels, strict=True):
+        for index, label in enumerate(row):
+            data = _USAGE_KEYS + heard.tobytes() + index.to_bytes(4, "little") + label.tobytes()
+            keys += hashlib.sha256(data).digest()[:BLOCK_BYTES]
+    return np.frombuffer(bytes(keys), dtype=np.uint8).reshape(labels.shape)
 
 
 def _challenges(transcript: Bytes) -> Bytes:

@@ -16,6 +16,8 @@ is checked: this is dual execution (Mohassel and Franklin, PKC 2006; Huang, Katz
 2012). Whoever deviates as the garbler cannot as the evaluator, so the two results differ, and the
 computation fails, unless it guessed what they would be. So it may learn one bit, whether it guessed
 right; where it did, the result is the right one. One bit in all, as the computation ends with it.
+One that is `Drawn` takes coins alone, and whoever garbles it wrong is caught in all but one of λ
+cases, with a proof for others (`covert`).
 
 Every message begins with its step; one that was taken before is taken again silently, and must be
 the same. So each end may be started anew and told again all that it had heard.
@@ -25,7 +27,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +39,16 @@ from tallyroom.protocols.garbling.batch import GarblerAnswer, answer_bytes
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.outputs import Form
 from tallyroom.protocols.garbling.session import Evaluator, Garbler, InconsistentError
+from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.joint import covert_ends
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.joint.covert import Drawn, GarblerCopy
 from tallyroom.protocols.randomness import Randomness
 
 Bytes = NDArray[np.uint8]
 
 _NOTHING: Final[Bytes] = np.empty(0, dtype=np.uint8)
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what servers say to each other: circuits, their order, and how inputs lie on wires."""
 GARBLER, EVALUATOR = 0, 1
 """The servers' indices, by their part."""
@@ -99,7 +104,7 @@ class Agree(NamedTuple):
         return f"<Agree on {len(self.words)}>"
 
 
-Asked = Task | Reveal | BothWays | Agree
+Asked = Task | Reveal | BothWays | Agree | Drawn
 Program = Generator[Asked, Vector, Any]
 Asking = Generator[Bytes, Bytes, Vector]
 """The evaluator's side of a task: says something, hears the answer, and ends with its shares."""
@@ -149,12 +154,18 @@ class Computation(ABC):
     `result`."""
 
     def __init__(
-        self, name: Name, program: Program, bases: BaseTransfers, randomness: Randomness
+        self,
+        name: Name,
+        program: Program,
+        bases: BaseTransfers,
+        randomness: Randomness,
+        standing: Standing | None = None,
     ) -> None:
         self._name = name
         self._program = program
         self._bases = bases
         self._randomness = randomness
+        self._standing = standing
         self._task: Asked | None = None
         self._taken: list[bytes] = []
         self.done = False
@@ -189,6 +200,12 @@ class Computation(ABC):
         self._taken.append(digest)
         return answer
 
+    @property
+    def _vouching(self) -> Standing:
+        if self._standing is None:
+            raise LocalError("a server without a certificate signs nothing: no covert security")
+        return self._standing
+
     @abstractmethod
     def _step(self, step: int, body: Bytes) -> Bytes | None:
         """What to answer to the next step. Raises `PeerError`."""
@@ -207,9 +224,14 @@ class Computation(ABC):
 
 class EvaluatorEnd(Computation):
     def __init__(
-        self, name: Name, program: Program, bases: BaseTransfers, randomness: Randomness
+        self,
+        name: Name,
+        program: Program,
+        bases: BaseTransfers,
+        randomness: Randomness,
+        standing: Standing | None = None,
     ) -> None:
-        super().__init__(name, program, bases, randomness)
+        super().__init__(name, program, bases, randomness, standing)
         self._session: Evaluator | None = None
         self._back: Garbler | None = None
         self._back_opening: Bytes = _NOTHING
@@ -256,6 +278,9 @@ class EvaluatorEnd(Computation):
                 body = yield session.request(task.circuit, task.bits[None], task.form)[0]
                 shares: Vector = session.finish(body[None])[0]
                 return shares
+            case Drawn():
+                reply = self._open_back() if self._back is None else _NOTHING
+                return (yield from self._draw(task, reply))
             case BothWays():
                 reply = self._open_back() if self._back is None else _NOTHING
                 request = session.request(task.circuit, task.bits[None], task.form)[0]
@@ -278,6 +303,19 @@ class EvaluatorEnd(Computation):
         row: Bytes = reply[0]
         return row
 
+    def _draw(self, task: Drawn, reply: Bytes) -> Asking:
+        assert self._back is not None
+        source, label = self._randomness, self._name.label
+        try:
+            return (
+                yield from covert_ends.evaluate(
+                    task, label, self._back, reply, source, self._vouching
+                )
+            )
+        except InconsistentError:
+            self._bases.close(self._back_opening)
+            raise
+
     def _answer_back(self, task: "BothWays", request: Bytes) -> GarblerAnswer:
         assert self._back is not None
         try:
@@ -288,10 +326,17 @@ class EvaluatorEnd(Computation):
 
 
 class GarblerEnd(Computation):
+    copies: ClassVar[type[GarblerCopy]] = GarblerCopy
+
     def __init__(
-        self, name: Name, program: Program, bases: BaseTransfers, randomness: Randomness
+        self,
+        name: Name,
+        program: Program,
+        bases: BaseTransfers,
+        randomness: Randomness,
+        standing: Standing | None = None,
     ) -> None:
-        super().__init__(name, program, bases, randomness)
+        super().__init__(name, program, bases, randomness, standing)
         self._session: Garbler | None = None
         self._back: Evaluator | None = None
         self._opening: Bytes | None = None
@@ -335,6 +380,15 @@ class GarblerEnd(Computation):
             case Task():
                 answer = session.answer(task.circuit, task.bits[None], body[None], task.form)
                 return answer.rows[0], answer.shares[0]
+            case Drawn():
+                if self._back is None:
+                    body = self._open_back(body)
+                source, label, kind = self._randomness, self._name.label, self.copies
+                return (
+                    yield from covert_ends.garble(
+                        task, label, self._back_session, body, source, self._vouching, kind
+                    )
+                )
             case BothWays():
                 if self._back is None:
                     body = self._open_back(body)
@@ -382,11 +436,16 @@ class GarblerEnd(Computation):
 
 
 def computation(
-    index: int, name: Name, program: Program, bases: BaseTransfers, randomness: Randomness
+    index: int,
+    name: Name,
+    program: Program,
+    bases: BaseTransfers,
+    randomness: Randomness,
+    standing: Standing | None = None,
 ) -> Computation:
-    """This server's end."""
+    """This server's end. `standing` is for what is `Drawn`."""
     kind = GarblerEnd if index == GARBLER else EvaluatorEnd
-    return kind(name, program, bases, randomness)
+    return kind(name, program, bases, randomness, standing)
 
 
 def _words(task: Reveal | Agree) -> Bytes:

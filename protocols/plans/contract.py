@@ -4,6 +4,7 @@ A statistic makes its plan of public facts (`Statistic.plan`). There are few kin
 of computing:
 
 - `NoisySum`: encoded records are added up, and a linear map of the sum is released under noise;
+- `Stream`: the same, batch after batch while records arrive;
 - `NoisyChoice`: two servers choose among such sums, and release nothing but what is chosen;
 - `Points`: servers keep comparison keys, and answer point after point;
 - `Curated`: a trusted curator publishes the exact sum under noise that fits it;
@@ -207,6 +208,11 @@ class Plan(ABC):
 
     # --- how it is asked; only some kinds have something to say ---
 
+    @property
+    def computed_by_servers(self) -> bool:
+        """Whether two servers compute it on shares of records, and parties have left."""
+        return False
+
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None
@@ -216,40 +222,44 @@ class Plan(ABC):
         if noise.of_pairs:
             raise LocalError(f"--noise {noise} is of statistics of pairs")
 
-    def machines(self) -> "RoleMachines | None":
-        """The kind's own machines of parties, servers and coordinator; None for the
-        aggregator's."""
-        return None
+    machines: "RoleMachines | None" = None
+    """The kind's own machines of parties, servers and coordinator; None for the aggregator's."""
 
+    pairs: "PairsPlan | None" = None
+    """The plan itself, where it is about pairs of records: what only such plans have to say."""
+
+
+class PairsPlan(Plan):
+    """A plan about pairs of records, which are computed in circuits."""
+
+    @abstractmethod
     def circuit_noise(
         self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> "CircuitLaplace | None":
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return None
 
+    @abstractmethod
     def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
-        """The δ that a sampler of its own costs; 0 for the exact samplers."""
-        return 0.0
+        """The δ that the sampler inside the circuit costs."""
 
-    def counted(self, release: bytes) -> int | None:
-        """How many pairs a release is about, from the bytes that follow the parties' bitmap; None
-        where releases name parties alone."""
-        return None
+    @abstractmethod
+    def counted(self, release: bytes) -> int:
+        """How many pairs a release is about, from the bytes that follow the parties' bitmap."""
 
+    @abstractmethod
     def is_whole(self, records: int, counted: int) -> bool:
         """Whether an answer that counted so many is about all there is of `records` records; where
         it is not, nobody knows what is missing."""
-        return True
 
     # --- what simulations say of the records at hand ---
 
+    @abstractmethod
     def tied_by_rounding(self, holdings: Holdings) -> int:
         """How many distinct values count as equal to another, where that matters."""
-        return 0
 
+    @abstractmethod
     def check_resolution(self, holdings: Holdings) -> None:
         """Raises `LocalError` where rounding leaves too little of these records' order."""
-        return
 
 
 @dataclass(frozen=True)
@@ -495,9 +505,6 @@ class Curated(EncodedRecords):
 
     def words(self, law: NoiseLaw) -> str:
         raise LocalError("a curator's mechanism is named by its ε")
-
-    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
-        return self.mechanism.numeric_delta(delta)
 
     def without_noise(self, holdings: Holdings) -> Vector:
         vectors: Vector = self.encode(holdings if self.gathered else pooled(holdings))

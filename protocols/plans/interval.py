@@ -5,6 +5,7 @@ for an answer about these records, or the population that the records are a rand
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -106,6 +107,22 @@ class Interval:
     ) -> "Interval":
         """Of the counts that so many records of the population have on average."""
         return cls.sampled(counts, noise, count_deviations(counts, records), span)
+
+    @classmethod
+    def together(cls, parts: "Sequence[Interval | None]") -> "Interval | None":
+        """Those of several estimates, one after the other; None where there is none. If one is
+        unknown, all are."""
+        told = [each for each in parts if each is not None]
+        if not told or len(told) < len(parts):
+            return None
+        if unknown := [each for each in told if each.unknown]:
+            size = sum(len(each.errors) for each in told)
+            return cls.none(size, unknown[0].unknown, unknown[0].covers)
+        errors, low, high = (
+            np.concatenate([getattr(each, name) for each in told])
+            for name in ("errors", "low", "high")
+        )
+        return replace(told[0], errors=errors, low=low, high=high)
 
     def holding(self, values: Column) -> "Interval":
         """Widened where it must be to hold these values."""

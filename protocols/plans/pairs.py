@@ -4,7 +4,7 @@ together (S1 §5). The total of the kernel's outputs goes through a secure aggre
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
 from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
 from tallyroom.protocols.kernels.matchings import RecordPairs, distinct_matchings, rounds
 from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import PairsPlan
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
@@ -78,7 +78,7 @@ class PairSample:
 
 
 @dataclass(frozen=True)
-class PairwiseMean(Plan):
+class PairwiseMean(PairsPlan):
     """The mean of a kernel over a sample of pairs of records. Pairs are computed by the parties,
     two by two, or `by_servers` on shares of the records. With `inside`, noise is drawn in every
     pair's circuit, else on the total. With `bounded`, outputs go to the servers in a code whose
@@ -230,6 +230,10 @@ class PairwiseMean(Plan):
     # --- how it is asked ---
 
     @property
+    def computed_by_servers(self) -> bool:
+        return self.by_servers
+
+    @property
     def trust(self) -> str:  # type: ignore[override]  # it depends on who computes pairs
         """What a garbler that deviates can do."""
         if self.by_servers:
@@ -253,7 +257,12 @@ class PairwiseMean(Plan):
             f"may, and it learns {learns}"
         )
 
-    def machines(self) -> "RoleMachines":
+    @property
+    def pairs(self) -> Self:  # type: ignore[override]  # no other kind is
+        return self
+
+    @property
+    def machines(self) -> "RoleMachines":  # type: ignore[override]  # they depend on who meets
         """Parties meet two by two, or servers compute on shares of their records. The roles know
         this class, which names them only here."""
         if self.by_servers:

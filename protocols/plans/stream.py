@@ -10,7 +10,6 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.sums_over_time import BlocksAsTheyFill
-from tallyroom.protocols.records import Holdings
 
 if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.role_machines import RoleMachines
@@ -38,20 +37,19 @@ class Stream(NoisySum):
         """How many ring elements there are in a batch: a sum, and how many records are in it."""
         return 1 + self.filling.counts_records
 
-    def released_at(self, batch: int) -> int:
-        """How many values are released after a batch; batches are numbered from 0."""
+    def released_at(self, batch: int, exact: bool = False) -> int:
+        """How many values are released after a batch; batches are numbered from 0. The sum itself,
+        where no noise is added."""
         completed = self.filling.completed
-        return int(completed[batch + 1] - completed[batch]) + self.filling.counts_records
+        blocks = 1 if exact else int(completed[batch + 1] - completed[batch])
+        return blocks + self.filling.counts_records
 
     def in_order(self, batches: list[Vector]) -> Vector:
         """All that is released, from what is released after each batch: the blocks as they were
-        completed, then how many records there are up to each batch."""
+        completed, or the sums; then how many records there are up to each batch."""
         counted = self.filling.counts_records
         blocks = [each[: len(each) - counted] for each in batches]
         return np.concatenate([*blocks, *(each[len(each) - counted :] for each in batches)])
-
-    def without_noise(self, holdings: Holdings) -> Vector:
-        return self.measure(super().without_noise(holdings))
 
     def check_asked(self, parties: int, noise: Placement) -> None:
         super().check_asked(parties, noise)
@@ -60,7 +58,8 @@ class Stream(NoisySum):
                 f"{noise} noise is not drawn batch by batch: take --noise each-server or curator"
             )
 
-    def machines(self) -> "RoleMachines":
+    @property
+    def machines(self) -> "RoleMachines":  # type: ignore[override]  # loaded when asked
         from tallyroom.protocols.aggregation.stream import StreamMachines
 
         return StreamMachines()

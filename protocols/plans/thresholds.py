@@ -272,8 +272,11 @@ LEAST_QUANTILE = math.ulp(0.0)
 def quantiles(values: Column, wanted: tuple[float, ...]) -> list[float]:
     """For each quantile the least of the raw `values` that so many of them are at most.
 
-    That is numpy's `inverted_cdf`, with q·n taken as it is written and not as doubles multiply.
+    That is numpy's `inverted_cdf`, with q·n taken as it is written and not as doubles multiply; NaN
+    if there are no values.
     """
+    if not len(values):
+        return [math.nan] * len(wanted)
     ordered = np.sort(values)
     ranks = (math.ceil(as_written(quantile) * len(values)) for quantile in wanted)
     return [float(ordered[max(rank, 1) - 1]) for rank in ranks]

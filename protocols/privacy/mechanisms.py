@@ -56,9 +56,7 @@ class Placement(StrEnum):
             case Placement.JOINT:
                 return (
                     "both servers draw one noise together inside a circuit and neither knows it; "
-                    "private while one of them does not collude with the analyst; a server that "
-                    "garbles other noise ends the run, unless it guesses the noise that was drawn, "
-                    "which it then knows"
+                    "private while one of them does not collude with the analyst"
                 )
             case Placement.SHARED:
                 honest = honest_servers(servers, honest)

@@ -10,7 +10,7 @@ sum of all values, so the widest blocks are few: at N = 1024, five, each of 15 o
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -179,7 +179,14 @@ class SumsStrategy(Strategy):
 class BlocksOverTime(SumsStrategy):
     """Sums of blocks of times under noise, and their best linear unbiased estimates."""
 
+    shape: tuple[int, int] = field(init=False)
+    """Branching and levels. They follow from the number of steps by a comparison of doubles: where
+    machines found others, their plans would not be the same."""
+
     name: ClassVar[str] = "hierarchy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", (self.blocks.branching, self.blocks.levels))
 
     @cached_property
     def blocks(self) -> TimeBlocks:

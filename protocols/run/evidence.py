@@ -6,6 +6,7 @@ the total, is found out (`check`, `total`).
 """
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -13,19 +14,19 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.aggregation.rosters import members_of, points_body
-from tallyroom.protocols.aggregation.stream import HEAD
+from tallyroom.protocols.aggregation.stream import HEAD, MOST_SHARES
 from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
 from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.plans.stream import Stream
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
+from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.run.machines import collector_machine
 from tallyroom.protocols.run.receipts import decode_receipt, request_digest, share_digest
 from tallyroom.protocols.wire.messages import Role
 
-MAX_ANSWERS = 1 << 14
+MAX_ANSWERS = MOST_SHARES
 """Shares of one answer: of all servers, for all points that were asked one after another."""
 
 COORDINATOR = Role.COORDINATOR.label
@@ -79,7 +80,7 @@ class Evidence:
         if not self.openings:
             return self
         *others, last = self.openings
-        if any(known.server == answer.server for known in last.answers):
+        if answer.server in map(attrgetter("server"), last.answers):
             return self
         grown = replace(last, answers=(*last.answers, answer))
         return replace(self, openings=(*others, grown))
@@ -109,14 +110,14 @@ class Evidence:
             collector = _collector(query)
         except LocalError as error:
             raise PeerError(COORDINATOR, str(error)) from None
-        if len(self.openings) * MAX_SERVERS > MAX_ANSWERS or not self.openings:
+        if len(self.openings) * query.servers > MAX_ANSWERS or not self.openings:
             raise PeerError(COORDINATOR, f"an answer in {len(self.openings)} openings")
-        servers = {answer.server for answer in self.openings[0].answers}
+        servers = set(map(attrgetter("server"), self.openings[0].answers))
         for opening in self.openings:
             for answer in opening.answers:
                 self._check_answer(query, opening, answer, authority, spend.loss)
-            here = [answer.server for answer in opening.answers]
-            if len(set(here)) < len(here) or set(here) != servers:
+            here = set(map(attrgetter("server"), opening.answers))
+            if len(here) < len(opening.answers) or here != servers:
                 raise PeerError(COORDINATOR, "its shares are not one of each server")
         if len(servers) < collector.needed:
             reason = f"receipts of {len(servers)} servers, where {collector.needed} are needed"
@@ -158,7 +159,8 @@ class Evidence:
         if (self._in_stream(query) if streamed else self.release[: len(bitmap)]) != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
         beyond = self.release[len(bitmap) :]
-        counted = query.plan.counted(beyond)
+        pairs = query.plan.pairs
+        counted = None if pairs is None else pairs.counted(beyond)
         if beyond and counted is None:
             raise PeerError(COORDINATOR, "a release over more than parties")
         if counted is not None:
@@ -194,7 +196,8 @@ class Evidence:
         self._in_stream(query)
         opened = []
         for batch, opening in enumerate(self.openings):
-            head, width = batch.to_bytes(HEAD, "little"), 8 * query.plan.released_at(batch)
+            head = batch.to_bytes(HEAD, "little")
+            width = 8 * query.plan.released_at(batch, query.mechanism is None)
             for answer in opening.answers:
                 if answer.share[:HEAD] != head or len(answer.share) != HEAD + width:
                     raise PeerError(Role.SERVER.named(answer.server), f"no share of batch {batch}")
@@ -222,14 +225,13 @@ class Evidence:
             if opening.ask != points_body(asked):
                 raise PeerError(COORDINATOR, "it asked for other points than the statistic needs")
             width = 8 * len(asked) if asked else collector.share_bytes
-            shares = {
-                answer.server: np.frombuffer(answer.share, dtype=np.uint8)
-                for answer in opening.answers
-            }
-            for server, share in shares.items():
+            shares = {}
+            for answer in opening.answers:
+                share = np.frombuffer(answer.share, dtype=np.uint8)
                 if share.size != width:
-                    name = Role.SERVER.named(server)
+                    name = Role.SERVER.named(answer.server)
                     raise PeerError(name, f"a share of {share.size} bytes, not {width}")
+                shares[answer.server] = share
             try:
                 counts = collector.open(shares)
             except (ValueError, LookupError, ArithmeticError, TallyError):

@@ -11,6 +11,7 @@ from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.signing import SigningAggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import Query
@@ -43,7 +44,7 @@ def check(query: Query) -> None:
             f"{asked_as(query.statistic)} cannot be asked of {aggregator.name} like this: "
             f"take --aggregator {' or '.join(able)}"
         )
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
     if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
@@ -63,13 +64,13 @@ def check(query: Query) -> None:
 
 def stages(query: Query) -> int:
     """How often somebody waits for parties, each time for at most the query's deadline."""
-    own = query.plan.machines()
+    own = query.plan.machines
     return aggregator_named(query.aggregator).stages if own is None else own.stages
 
 
 def repeatable(query: Query) -> bool:
     """Whether a party that is asked again may compute what it says again."""
-    own = query.plan.machines()
+    own = query.plan.machines
     return own is None or own.repeatable
 
 
@@ -82,7 +83,7 @@ def party_machine(
     """
     check(query)
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.party(aggregator, query, holdings, randomness)
     if isinstance(aggregator, SigningAggregator) and signer is not None:
         return aggregator.signing_party(query, holdings, randomness, signer)
@@ -98,23 +99,25 @@ def server_machine(
     bulk: Bulk,
     vouchers: Vouchers | None = None,
     bases: "Callable[[], joint.BaseTransfers] | None" = None,
+    standing: Standing | None = None,
 ) -> Machine:
     """`bases` gives transfers that are kept from run to run; without, those of this run are its
-    own."""
+    own. `standing` is what covert security takes. Raises `LocalError` without where it is needed.
+    """
     machine = _alone(query, index, randomness, bulk, vouchers)
     if not isinstance(machine, SummingServer):
         return machine
     if query.joint_noise is None and not machine.awaits_program:
         return machine
     kept = joint.BaseTransfers(randomness) if bases is None else bases()
-    return aggregation.JointServer(machine, query, index, randomness, kept)
+    return aggregation.JointServer(machine, query, index, randomness, kept, standing)
 
 
 def _alone(
     query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
 ) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.server(aggregator, query, index, randomness, bulk)
     if isinstance(aggregator, SigningAggregator) and vouchers is not None:
         return aggregator.checking_server(query, index, randomness, bulk, vouchers)
@@ -123,7 +126,7 @@ def _alone(
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines()) is not None:
+    if (own := query.plan.machines) is not None:
         return own.collector(aggregator, query, records)
     return aggregator.collector(query, records, randomness)
 

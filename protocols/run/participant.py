@@ -129,8 +129,10 @@ class Participant(ABC):
     `expire` it. `replaying` is set while a journal tells what was taken before. `begun` knows which
     runs must not be begun any more."""
 
-    def __init__(self, role: Role, record_spends: RecordSpends) -> None:
+    def __init__(self, role: Role, record_spends: RecordSpends, address: int | None = None) -> None:
+        """`address` is the index of a station; None for parties, which come in blocks."""
         self.role = role
+        self._address = address
         self.replaying = False
         self.patient = False
         self._unpaid: dict[bytes, _Unpaid] = {}
@@ -148,7 +150,8 @@ class Participant(ABC):
         self._told: dict[bytes, list[Message]] = {}
 
     def is_addressed(self, message: Message) -> bool:
-        return message.receiver_role is self.role
+        mine = self._address is None or message.receivers.tolist() == [self._address]
+        return mine and message.receiver_role is self.role
 
     @abstractmethod
     def open(self, message: Message) -> Machine:
@@ -350,6 +353,11 @@ class Participant(ABC):
     def unpaid(self, run: bytes) -> str:
         """Why a run waits for its last step to be paid for; empty if it does not."""
         return self._unpaid[run].reason if run in self._unpaid else ""
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for their last step to be paid for."""
+        return len(self._unpaid)
 
     def pay(self, run: bytes) -> Reply:
         """Tries again to write what an unpaid step spends, and goes on from there.

@@ -81,7 +81,7 @@ def promise_of(query: Query) -> Promise:
     else:
         words, noise = mechanism.words, mechanism.statement
         protects = str(query.adjacency)
-    said = (str(aggregator.threat_model(query.servers)), query.plan.trust, noise)
+    said = (str(aggregator.threat_model(query.servers)), _trust(query), noise, _garbled(query))
     return Promise(
         mechanism.loss,
         words,
@@ -90,6 +90,27 @@ def promise_of(query: Query) -> Promise:
         "; ".join(filter(None, said)),
         concessions(query),
     )
+
+
+def _trust(query: Query) -> str:
+    """What the plan says, unless what it warns of is checked."""
+    return "" if query.plan.computed_by_servers and query.checks_tasks else query.plan.trust
+
+
+def _garbled(query: Query) -> str:
+    """How sure the servers are of what they compute together on data, and of noise that is not
+    drawn as usual."""
+    found = []
+    if query.joint_noise is not None:
+        found.append(query.secured_noise.statement)
+    if query.checks_tasks and (query.choice is not None or query.plan.computed_by_servers):
+        found.append(
+            "what servers compute on shares of data is garbled by either once and compared: one "
+            "that deviates ends the run, and learns little more than a bit from that"
+        )
+    elif query.choice is not None:
+        found.append("server-0 chooses what is opened, if it does not follow the protocol")
+    return "; ".join(filter(None, found))
 
 
 def concessions(query: Query) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Question:
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
     where an earlier release of the same data would be given again. `later` is what the rest of a
-    study may spend after it. `honest`, `law` and `rho` are as in `Query`.
+    study may spend after it. `honest`, `law`, `rho` and `security` are as in `Query`.
     """
 
     statistic: Statistic
@@ -57,6 +57,7 @@ class Question:
     honest: int = 0
     law: str = LAPLACE
     rho: str = ""
+    security: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -111,6 +112,7 @@ class Question:
             honest=self.honest,
             law=self.law,
             rho=self.rho,
+            security=self.security,
         )
         return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
@@ -189,5 +191,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fresh": (bool,),
     "honest": (int,),
     "law": (str,),
+    "security": (str,),
     "rho": (str,),
 }

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
 from tallyroom.protocols.privacy.loss import MAX_TEXT, PrivacyLoss
 from tallyroom.protocols.wire.messages import RUN_BYTES, Role
@@ -56,8 +57,8 @@ class Receipt:
 
     @property
     def _claims(self) -> bytes:
-        texts = (self.loss.text, repr(self.loss.written_delta))
-        return _CLAIMS.pack(self.request, self.share, *(text.encode() for text in texts))
+        loss, delta = self.loss.text.encode(), repr(self.loss.written_delta).encode()
+        return _CLAIMS.pack(self.request, self.share, loss, delta)
 
     def signed(self, sign: Signer) -> "Receipt":
         return replace(self, signature=sign(self.statement))
@@ -90,10 +91,10 @@ def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
     refusal = PeerError(Role.SERVER.named(server), "malformed receipt")
     if len(data) != RECEIPT_BYTES or len(run) != RUN_BYTES or not 0 <= server < 1 << 32:
         raise refusal
-    request, share, *texts = _CLAIMS.unpack_from(data)
+    request, share, text, delta = _CLAIMS.unpack_from(data)
     try:
-        text, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
-        loss = PrivacyLoss.read(text, float(delta))
+        delta = float(delta.rstrip(b"\0").decode("ascii"))
+        loss = PrivacyLoss.read(text.rstrip(b"\0").decode("ascii"), delta)
     except ValueError:
         raise refusal from None
     receipt = Receipt(run, server, request, share, loss, data[_CLAIMS.size :])
@@ -113,6 +114,11 @@ def signer(credentials: Credentials) -> Signer:
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ValueError("receipts are signed with keys on P-256")
     return partial(sign_raw, key)
+
+
+def standing_of(credentials: Credentials) -> Standing:
+    """What a server signs with beside receipts, and whom it believes."""
+    return Standing(signer(credentials), credentials.certificate, credentials.authority)
 
 
 def unsigned(statement: bytes) -> bytes:

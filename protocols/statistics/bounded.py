@@ -17,7 +17,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.plans.scaled import ScaledColumn
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Bounds, Statistic, asked_as
+from tallyroom.protocols.statistics.contract import AsksAnother, Bounds, Statistic, asked_as
 from tallyroom.protocols.statistics.option import option, role
 
 MAX_COLUMNS = 64
@@ -53,22 +53,30 @@ AnyStatistic = TypeVar("AnyStatistic", bound=Statistic)
 
 def known_bounds(asked: object) -> Mapping[str, Bounds]:
     """The public bounds of a statistic, by column. Studies have none: their questions do."""
+    if isinstance(asked, AsksAnother):
+        return known_bounds(asked.asked)
     return asked.column_bounds if isinstance(asked, Clipped) else {}
 
 
 def columns_to_bound(statistic: Statistic) -> tuple[str, ...]:
     """The columns whose public bounds must be known."""
+    if isinstance(statistic, AsksAnother):
+        return columns_to_bound(statistic.asked)
     return statistic.bounded if isinstance(statistic, Clipped) else ()
 
 
 def with_bounds(statistic: AnyStatistic, published: Mapping[str, Bounds]) -> AnyStatistic:
     """The statistic with bounds that a data set publishes, where it needs some and has none."""
+    if isinstance(statistic, AsksAnother):
+        return statistic.asking(with_bounds(statistic.asked, published))
     return statistic.with_bounds(published) if isinstance(statistic, Clipped) else statistic
 
 
 def check_bounds(statistic: Statistic) -> None:
     """Raises `LocalError` where bounds are needed and not known."""
-    if isinstance(statistic, Clipped):
+    if isinstance(statistic, AsksAnother):
+        check_bounds(statistic.asked)
+    elif isinstance(statistic, Clipped):
         statistic.check_bounds()
 
 

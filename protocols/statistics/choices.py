@@ -1,18 +1,20 @@
 """Statistics that release a choice and nothing else: two servers choose together on counts that
 they share, under noise that neither knows (`protocols.joint.choice`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.encodings import EqualBins
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
@@ -37,6 +39,16 @@ class BinsByMiddle(EqualBins):
     def middles(self) -> Column:
         middles: Column = (self.edges[:-1] + self.edges[1:]) / 2
         return middles
+
+
+@dataclass(frozen=True)
+class FirstCells:
+    """So many cells of a row; records in the others are no candidates."""
+
+    count: int
+
+    def measure(self, total: Vector) -> Vector:
+        return total[: self.count]
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,18 @@ class TopK(Histogram):
         """A record is in one bin: replaced, it moves one count down and one up."""
         units = units_of_epsilon(self.k, Moved.ONE_UP_ONE_DOWN)
         return NoisyChoice(self._bins, Choice(self.bins, facts.records, self.k), units)
+
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisyChoice:
+        """A record outside is in none of the bins: at most one count falls, and one rises."""
+        if groups.count > 1:
+            raise LocalError(
+                f"{self.name} chooses once: ask for it --where, one group after the other"
+            )
+        plan, encoding = self.plan(facts), ByGroup(self._bins, groups)
+        return replace(plan, encoding=encoding, strategy=FirstCells(self.bins))
+
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        return [release]
 
     def read(self, release: Release) -> Answer:
         return release.without_errors(self._found(release.chosen(self.bins)), UNSURE)

@@ -13,7 +13,9 @@ from typing import ClassVar, Protocol, Self, runtime_checkable
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import Groups
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import Parametrized, as_taken, fits
 from tallyroom.protocols.statistics.release import Answer, Release
@@ -69,7 +71,14 @@ class Statistic(Parametrized, ABC):
 
 def asked_as(statistic: Statistic) -> str:
     """The name that users know it by: its own, or that of the only study that asks it."""
+    if isinstance(statistic, AsksAnother):
+        return asked_as(statistic.asked)
     return statistic.part_of or statistic.name
+
+
+def style_of(statistic: Statistic) -> Style:
+    """How it is drawn."""
+    return style_of(statistic.asked) if isinstance(statistic, AsksAnother) else statistic.style
 
 
 # --- what some statistics can do ---
@@ -82,6 +91,38 @@ class ReadsNames(ABC):
     @abstractmethod
     def named_columns(self) -> tuple[str, ...]:
         """The columns that hold names."""
+
+
+@dataclass(frozen=True)
+class OfGroups(Statistic):
+    """A statistic that can be asked of groups of records, whose sizes are private: which group a
+    record is in, if any, is decided by its own cells."""
+
+    @abstractmethod
+    def plan_of(self, facts: Facts, groups: Groups) -> Plan:
+        """The plan of one release for all groups. Raises `LocalError` where there is none."""
+
+    @abstractmethod
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        """What is about each group."""
+
+    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        """The answer of each group; unless a statistic says otherwise, read as that of all records
+        is."""
+        return [self.read(part) for part in self.parts_of(release, groups)]
+
+
+class AsksAnother(ABC):
+    """A statistic that asks another one in its own way."""
+
+    @property
+    @abstractmethod
+    def asked(self) -> Statistic:
+        """The other one."""
+
+    @abstractmethod
+    def asking(self, other: Statistic) -> Self:
+        """The same way of asking, for another."""
 
 
 class Piloted(ABC):

@@ -4,7 +4,7 @@ Thresholds come from the public range alone: a grid that ended at the data's min
 S0 writes it, would not be private. The size of a comparison key does not depend on their number.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import Groups, UpToByGroup
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.thresholds import ThresholdGrid, quantiles
 from tallyroom.protocols.privacy.curves import (
@@ -27,10 +28,12 @@ from tallyroom.protocols.privacy.curves import (
     HierarchyStrategy,
     curve_strategy,
 )
+from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.contract import OfGroups
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
@@ -152,9 +155,11 @@ class Cumulative(BoundedColumn):
         return NoisySum(self.encoding_for(strategy), strategy, reusable=True)
 
     def curve(self, release: Release) -> Column:
-        """The distribution function at the thresholds, from what was released."""
+        """The distribution function at the thresholds, from what was released; NaN of a group that
+        has no records."""
         if release.noise is None:
-            return release.integers / release.records
+            nobody = np.full(self.thresholds, np.nan)
+            return release.integers / release.records if release.records else nobody
         if self.smooth == "none":
             return self.unsmoothed(release)
         if self.smooth == "monotone":
@@ -170,16 +175,69 @@ class Cumulative(BoundedColumn):
 
     def band(self, release: Release, noise: Noise) -> Interval:
         """The interval of the unbiased curve at each threshold."""
-        strategy = self.strategy_of(release)
-        errors: Column = np.sqrt(strategy.count_variances(noise.variance)) / release.records
-        width = noise.width(strategy.noises_in_count)
+        errors = self.errors_of_counts(release, noise) / release.records
+        width = noise.width(self.strategy_of(release).noises_in_count)
         return Interval.around(self.unsmoothed(release), errors, width, ANYWHERE)
+
+    def errors_of_counts(self, release: Release, noise: Noise) -> Column:
+        """Standard deviations of the count at each threshold, less what an error of the number of
+        records adds to it at that share of them."""
+        strategy = self.strategy_of(release)
+        variances = strategy.count_variances(noise.variance)
+        if release.size_variance and (shape := strategy.hierarchy) is not None:
+            off = shape.total_shares - monotone(self.unsmoothed(release))
+            variances = variances + off**2 * release.size_variance * noise.variance
+        errors: Column = np.sqrt(variances)
+        return errors
 
     def true_curve(self, holdings: Holdings) -> Column:
         """The curve of the raw records; values above the range are at most none of the
         thresholds."""
         values = np.sort(self.raw(holdings))
         return np.searchsorted(values, self.x, side="right") / holdings.rows
+
+
+@dataclass(frozen=True)
+class CurveOfGroups(OfGroups, Cumulative):
+    """Curves that are read alike of all records and of a group of them."""
+
+    def curves(self, groups: Groups) -> GroupCurves:
+        """The strategy for all of them; `auto` is a hierarchy, whatever the law of the noise."""
+        name = HierarchyStrategy.name if self.strategy == AUTO else self.strategy
+        return GroupCurves(self.thresholds, groups.count, name)
+
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        curves, plan = self.curves(groups), self.plan(facts)
+        assert isinstance(plan, NoisySum)
+        assert isinstance(plan.encoding, UpToThresholds)
+        one = replace(plan.encoding, shape=curves.curve.hierarchy)
+        return replace(plan, encoding=UpToByGroup(one, groups), strategy=curves)
+
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        parts = exact_parts if release.exact else noisy_parts
+        return parts(release, self.curves(groups))
+
+
+def exact_parts(release: Release, curves: GroupCurves) -> list[Release]:
+    """What is about each group, of exact counts in cells 1..i of the whole row."""
+    rows = release.values[:-1].reshape(curves.groups, curves.points)
+    before = np.append(np.uint64(0), rows[:-1, -1])
+    return [
+        replace(release, values=row - base, records=int(row[-1] - base))
+        for row, base in zip(rows, before, strict=True)
+    ]
+
+
+def noisy_parts(release: Release, curves: GroupCurves) -> list[Release]:
+    """What is about each group, of a release with noise."""
+    assert isinstance(release.plan, NoisySum)
+    plan = replace(release.plan, strategy=curves.curve)
+    sizes, variance = curves.sizes(release.integers.astype(np.float64), release.records)
+    parts = (release.part(*curves.curve_part(group)) for group in range(curves.groups))
+    return [
+        replace(part, plan=plan, records=size, size_variance=variance)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
 
 
 # --- quantiles ---

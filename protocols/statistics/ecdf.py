@@ -14,6 +14,7 @@ from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import Groups
 from tallyroom.protocols.plans.interval import (
     NORMAL,
     POPULATION,
@@ -35,7 +36,7 @@ from tallyroom.protocols.statistics.choices import (
 )
 from tallyroom.protocols.statistics.cumulative import (
     SMOOTHINGS,
-    Cumulative,
+    CurveOfGroups,
     OfQuantiles,
     at_quantiles,
     curve_option,
@@ -47,7 +48,7 @@ from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 
 @dataclass(frozen=True)
-class Ecdf(Cumulative):
+class Ecdf(CurveOfGroups):
     """The share of values that are at most each threshold."""
 
     name: ClassVar[str] = "ecdf"
@@ -92,20 +93,21 @@ class Ecdf(Cumulative):
 
 
 @dataclass(frozen=True)
-class Quantile(OfQuantiles, Cumulative):
+class Quantile(OfQuantiles, CurveOfGroups):
     """The least threshold where the distribution function reaches each quantile.
 
     All quantiles come from one release: many of them cost one ε.
 
     By `max`, two servers choose the cell between two thresholds whose records' ranks come nearest,
-    and tell its middle (report noisy max). Thresholds may lie closer `within` a part of the range,
-    or be `fanned` out from it (`ThresholdGrid`).
+    and tell its middle (report noisy max). By `auto` that is done where it can be and is predicted
+    to err less (`protocols.studies.quantile_zoom`); elsewhere it is a hierarchy. Thresholds may lie
+    closer `within` a part of the range, or be `fanned` out from it (`ThresholdGrid`).
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
     strategy: str = curve_option(
-        "Which counts get noise, auto those of least variance; max adds it to scores and tells the "
-        "quantile alone.",
+        "Which counts get noise, auto those of least variance; by max it is in scores, and two "
+        "servers choose the quantile. auto is max for a few quantiles where two servers can.",
         "max",
     )
     within: tuple[float, ...] = ()
@@ -139,6 +141,13 @@ class Quantile(OfQuantiles, Cumulative):
     def by_max(self) -> bool:
         return self.strategy == "max"
 
+    @property
+    def may_be_chosen(self) -> bool:
+        """Whether nothing that was asked for is of curves alone."""
+        possible = LEAST_IN_PARTS <= self.thresholds <= MAX_CANDIDATES
+        auto = self.strategy == AUTO and (self.smooth, self.randomizer) == ("monotone", AUTO)
+        return possible and (self.by_max or auto)
+
     @cached_property
     def grid(self) -> ThresholdGrid:
         within = tuple(map(float, self.within))
@@ -169,19 +178,29 @@ class Quantile(OfQuantiles, Cumulative):
             len(self.quantile) * UNITS_OF_A_RANK,
         )
 
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        if self.by_max:
+            raise LocalError(
+                "--strategy max counts ranks among all records: with --where or --by take "
+                "--strategy hierarchy"
+            )
+        return super().plan_of(facts, groups)
+
     def read(self, release: Release) -> Answer:
         if isinstance(release.plan, NoisyChoice):
             told = self.grid.middles[release.chosen(self.thresholds)].tolist()
             return release.without_errors(at_quantiles(self.quantile, told), UNSURE)
+        if release.exact and not release.records:
+            nobody = at_quantiles(self.quantile, [math.nan] * len(self.quantile))
+            return Answer(nobody, None, 0, foretold=True)
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)
         found = self.x[inverse(self.curve(release), wanted)]
         estimate = at_quantiles(self.quantile, found.tolist())
         if (noise := release.noise) is None:
             return Answer(estimate, None, release.records, foretold=True)
         counts = self.unsmoothed(release) * release.records
-        strategy = self.strategy_of(release)
-        errors = np.sqrt(strategy.count_variances(noise.variance))
-        drawn = noise.width(strategy.noises_in_count) * errors
+        errors = self.errors_of_counts(release, noise)
+        drawn = noise.width(self.strategy_of(release).noises_in_count) * errors
         if not np.isfinite(drawn).all():
             return release.without_errors(estimate, UNKNOWN_LAW)
         return Answer(
@@ -219,12 +238,14 @@ class Quantile(OfQuantiles, Cumulative):
         return self.grid.step / math.sqrt(3)
 
 
+AUTO_STRATEGY = "hierarchy"
+"""Which counts get noise where nobody says."""
 UNITS_OF_A_RANK = units_of_epsilon(1, Moved.ANYHOW)
 """ε·s of the choice of one quantile, under noise of scale s."""
 
 
 @dataclass(frozen=True)
-class CumulativeHistogram(Cumulative):
+class CumulativeHistogram(CurveOfGroups):
     """Counts in bins, as differences of the private distribution function.
 
     Bins hold their right ends, (τ_{i−1}, τ_i], and the first one its left end too.
@@ -245,13 +266,17 @@ class CumulativeHistogram(Cumulative):
         told. In each is the noise of the bin itself, nearly all, and some of others. Differences of
         the unbiased curve are linear in the noise: their deviation is measured on noise."""
         records = release.records
-        estimate = self._bins(self.curve(release) * records)
+        estimate = self._bins(self.curve(release) * records if records else 0.0 * self.x)
         span = ANYWHERE if self.smooth == "none" else (0.0, math.inf)
         if (noise := release.noise) is None:
             sampled = Interval.of_expected_counts(estimate.values(), None, records, span)
             return Answer(estimate, None, records, foretold=True, population=sampled)
         counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
-        errors = bin_deviations(self.strategy_of(release)) * math.sqrt(noise.variance)
+        strategy = self.strategy_of(release)
+        errors = bin_deviations(strategy) * math.sqrt(noise.variance)
+        if release.size_variance and (shape := strategy.hierarchy) is not None:
+            size = math.sqrt(release.size_variance * noise.variance)
+            errors = np.hypot(errors, size * np.diff(shape.total_shares, prepend=0.0))
         interval = Interval.around(counts, errors, noise.width(), span).holding(estimate.values())
         sampled = Interval.of_expected_counts(estimate.values(), interval, records, span)
         return Answer(estimate, interval, records, foretold=noise.law_is_public, population=sampled)

@@ -15,9 +15,10 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import NoisySum, PlainSum, Plan
 from tallyroom.protocols.plans.encodings import EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.contract import ReadsNames
+from tallyroom.protocols.statistics.contract import OfGroups, ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
@@ -26,7 +27,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(ReadsNames, BoundedColumn):
+class Histogram(OfGroups, ReadsNames, BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -75,9 +76,20 @@ class Histogram(ReadsNames, BoundedColumn):
     def edges(self) -> Column:
         return self._bins.edges
 
+    @property
+    def _cells(self) -> EqualBins | Names:
+        return self._names if self.categories else self._bins
+
     def plan(self, facts: Facts) -> Plan:
-        encoding = self._names if self.categories else self._bins
+        return NoisySum(self._cells, PlainSum.of(self._cells))
+
+    def plan_of(self, facts: Facts, groups: Groups) -> Plan:
+        encoding = ByGroup(self._cells, groups)
         return NoisySum(encoding, PlainSum.of(encoding))
+
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        size = self._cells.length
+        return [release.part(at * size, (at + 1) * size) for at in range(groups.count)]
 
     def read(self, release: Release) -> Answer:
         counts = release.integers

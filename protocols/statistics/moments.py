@@ -1,5 +1,6 @@
 """Sum and mean of a clipped column."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,14 +9,17 @@ import numpy as np
 from tallyroom.protocols.plans.contract import NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import ClippedNumber
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.plans.groups import Groups, MeanByGroup, SumByGroup
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.contract import OfGroups
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.release import Answer, Release
 
 
 @dataclass(frozen=True)
-class Sum(BoundedColumn):
+class Sum(OfGroups, BoundedColumn):
     """The sum of values clipped to public bounds, on a fixed-point grid.
 
     How many records there are is public, and with it what the lower bound contributes.
@@ -39,6 +43,19 @@ class Sum(BoundedColumn):
         total = grid.decode(int(release.integers[0]), release.records)
         return release.linear(total / divisor, grid.step / divisor)
 
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        sums = SumByGroup(self.value, *self.bounds, groups)
+        return NoisySum(sums, PlainSum.of(sums, unit=sums.grid.step, summed="values"))
+
+    def parts_of(self, release: Release, groups: Groups) -> list[Release]:
+        size = len(release.values) // groups.count
+        return [release.part(at * size, (at + 1) * size) for at in range(groups.count)]
+
+    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        step = SumByGroup(self.value, *self.bounds, groups).grid.step
+        parts = self.parts_of(release, groups)
+        return [part.linear(float(part.integers[0]) * step, step) for part in parts]
+
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.sum(self.raw(holdings)))
 
@@ -52,5 +69,54 @@ class Mean(Sum):
     def read(self, release: Release) -> Answer:
         return self._read(release, release.records)
 
+    def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        means = MeanByGroup(self.encoding, groups)
+        return NoisySum(
+            means, PlainSum.of(means, unit=means.grid_step, summed="values and weights")
+        )
+
+    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        means = MeanByGroup(self.encoding, groups)
+        return [mean_of(part, means) for part in self.parts_of(release, groups)]
+
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.mean(self.raw(holdings)))
+
+
+def mean_of(release: Release, means: MeanByGroup) -> Answer:
+    """The mean of a group's records, from how far they lie above the middle and how many they are,
+    both by noisy sums. Its interval are all means for which the noise would not be unlikely
+    (Fieller 1954); where it tells nothing of how many there are, that is the whole range."""
+    grid, middle = means.number.grid, means.middle
+    above, counted = (float(each) for each in release.integers)
+    low, high = -middle, grid.steps - middle
+    zero = (grid.origin + middle) * grid.step
+    if release.noise is None:
+        records = round(counted / middle)
+        mean = zero + above / records * grid.step if records else math.nan
+        return Answer(mean, None, records, foretold=True)
+    records = max(1, round(counted / middle))
+    found = min(max(above / records, low), high)
+    share = found / middle
+    variance = release.noise.variance
+    error = math.sqrt(variance * (1 + share**2)) / records
+    alike = (1 + share**2) ** 2 / (1 + share**4)
+    width = release.noise.width(round(4 * alike) / 4)  # few widths, each computed once
+    ends = _likely(above, counted / middle, width**2 * variance, 1 / middle**2)
+    within = np.clip(ends, low, high)
+    interval = Interval(
+        np.array([min(error, high - low) * grid.step]),
+        zero + np.minimum(within[:1], found) * grid.step,
+        zero + np.maximum(within[1:], found) * grid.step,
+    )
+    return Answer(zero + found * grid.step, interval, records)
+
+
+def _likely(above: float, records: float, most: float, share: float) -> Column:
+    """The ends of all x with (above − records·x)² ≤ most·(1 + share·x²)."""
+    square = records**2 - most * share
+    within = above**2 * most * share + most * square
+    if square <= 0:
+        return np.array([-math.inf, math.inf])
+    half = math.sqrt(max(within, 0.0))
+    return np.array([above * records - half, above * records + half]) / square

@@ -76,17 +76,16 @@ def renamed(default: Any, former: str) -> Any:
 
 def options_of(kind: type) -> tuple[Option, ...]:
     """The options of a dataclass, those of its bases first, as it declares them."""
-    return tuple(
-        _option(each, each.metadata[_OPTION])
-        for each in dataclasses.fields(kind)
-        if _OPTION in each.metadata
-    )
+    found = []
+    for each in dataclasses.fields(kind):
+        if (said := each.metadata.get(_OPTION)) is not None:
+            found.append(_option(each, said))
+    return tuple(found)
 
 
 def _option(each: Field, said: dict[str, Any]) -> Option:
     repeated = get_origin(each.type) is tuple
-    kinds = [kind for kind in get_args(each.type) or (each.type,) if isinstance(kind, type)]
-    [kind] = {kind for kind in kinds if kind is not NoneType}
+    [kind] = set(get_args(each.type) or (each.type,)) - {NoneType, Ellipsis}
     return Option(
         name=each.name,
         kind=kind,
@@ -109,18 +108,22 @@ def wire_name(each: Field) -> str:
 @cache
 def _former_names(kind: Any) -> dict[str, str]:
     """Today's names by former ones."""
-    return {
-        wire_name(each): each.name
-        for each in dataclasses.fields(kind)
-        if wire_name(each) != each.name
-    }
+    found = {}
+    for each in dataclasses.fields(kind):
+        if former := each.metadata.get(_FORMER):
+            found[former] = each.name
+    return found
 
 
 def with_names_of_today(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values by today's names. Raises `LocalError` if a value is given by both names."""
-    if twice := [old for old, new in _former_names(kind).items() if {old, new} <= given.keys()]:
-        raise LocalError(f"{twice[0]} is the former name of {_former_names(kind)[twice[0]]}")
-    return {_former_names(kind).get(name, name): value for name, value in given.items()}
+    today, found = _former_names(kind), {}
+    for name, value in given.items():
+        new = today.get(name, name)
+        if new != name and new in given:
+            raise LocalError(f"{name} is the former name of {new}")
+        found[new] = value
+    return found
 
 
 class _TakesFormerNames(ABCMeta):
@@ -169,12 +172,12 @@ class Parametrized(metaclass=_TakesFormerNames):
         for key, value in named.items():
             if not fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in named.items()}
-        try:
-            plain = {k: as_plain(v, fields[k].type) for k, v in values.items()}
-        except OverflowError:
-            raise LocalError(f"{cls.name}: a number is too large") from None
-        return cls(**plain)  # checked against the fields above
+            plain = tuple(value) if isinstance(value, list) else value
+            try:
+                named[key] = as_plain(plain, fields[key].type)
+            except OverflowError:
+                raise LocalError(f"{cls.name}: a number is too large") from None
+        return cls(**named)  # checked against the fields above
 
 
 def as_plain(value: Any, annotation: object) -> Parameter:

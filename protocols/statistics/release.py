@@ -2,7 +2,7 @@
 statistic reads off them. Reading spends nothing."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Self
@@ -68,6 +68,12 @@ class Noise:
             return np.full(size, np.nan)
         return np.sqrt(self.variances)
 
+    def part(self, place: slice) -> Self:
+        """The noise in a part of the released integers."""
+        if self.variances is None:
+            return self
+        return replace(self, variances=self.variances[place])
+
     def width(self, in_value: float = 1.0, whole: bool = False) -> float:
         """Standard deviations to either side that hold 95 % of a value with `in_value` such noises
         of about equal weight. With `whole`, the value is their sum in some unit, an integer."""
@@ -81,12 +87,17 @@ class Noise:
 @dataclass(frozen=True)
 class Release:
     """`values` are those that servers released together, or the exact sum if there is no `noise`.
-    `records` is how many records are in it; of pairs, how many pairs."""
+    `records` is how many records are in it; of pairs, how many pairs.
+
+    The part of a release that is about a group of records tells their number as it was estimated:
+    `size_variance` is the variance of that, in units of one noise.
+    """
 
     plan: Plan
     values: Vector
     records: int
     noise: Noise | None
+    size_variance: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -96,6 +107,12 @@ class Release:
     def integers(self) -> Integers:
         """The released values, with their signs."""
         return signed(self.values)
+
+    def part(self, begin: int, end: int) -> "Release":
+        """A part of the released values, about records of which there are as many."""
+        place = slice(begin, end)
+        noise = None if self.noise is None else self.noise.part(place)
+        return replace(self, values=self.values[place], noise=noise)
 
     def counts(self, estimate: Estimate, span: tuple[float, float] = ANYWHERE) -> "Answer":
         """Every released integer is a count. The interval is around the counts as they were

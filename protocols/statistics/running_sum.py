@@ -180,9 +180,8 @@ class RunningSum(BoundedColumn):
         return NoisySum(sums, strategy, (self.time,), counted)
 
     def read(self, release: Release) -> Answer:
-        noise = release.noise
-        if noise is None and not self.stream:
-            found = self._in_units(*release.values.reshape(-1, self.steps))
+        if (noise := release.noise) is None:
+            found = self._in_units(*release.values.reshape(-1, self.told))
             return Answer(self._curve(found), None, release.records, foretold=True)
         assert isinstance(release.plan, NoisySum)
         assert isinstance(release.plan.strategy, SumsStrategy)
@@ -190,8 +189,6 @@ class RunningSum(BoundedColumn):
         values = release.integers[: strategy.measured].astype(np.float64)
         sums = np.clip(np.rint(strategy.sums(values)), -LARGEST, LARGEST).astype(np.int64)
         found = self._in_units(sums.view(np.uint64), release.values[strategy.measured :])
-        if noise is None:
-            return Answer(self._curve(found), None, release.records, foretold=True)
         errors = np.sqrt(strategy.sum_variances(noise.variance)) * step
         interval = Interval.around(found, errors, noise.width(strategy.noises_in_sum), ANYWHERE)
         return Answer(self._curve(found), interval, release.records, foretold=noise.law_is_public)

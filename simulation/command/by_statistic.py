@@ -6,9 +6,12 @@ outside package has its command, its help and its messages too.
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from types import NoneType
 from typing import Annotated, Any, get_args
 
 import typer
@@ -16,14 +19,22 @@ from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from tallyroom.protocols import registry
+from tallyroom.protocols.categories import format_categories, parse_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.statistics import statistic_named, statistics
+from tallyroom.protocols.plans.groups import Division
+from tallyroom.protocols.predicates import canonical, parse_condition
+from tallyroom.protocols.statistics import Statistic, statistic_named, statistics
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.statistics.grouped import answers_for_groups
 from tallyroom.protocols.studies.contract import BOUNDS_METHODS, BOUNDS_SHARE
-from tallyroom.simulation.command.common import GROUPS, parameters_of
-from tallyroom.simulation.command.light import LightGroup, read_lightly
+from tallyroom.simulation.command.common import (
+    GROUPS,
+    LightGroup,
+    parameters_of,
+    read_lightly,
+)
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {
@@ -32,9 +43,13 @@ ELSEWHERE = {
     "--statistic": f"--statistic goes with `tally run {COMPARE}`",
 }
 """Options of the command that do not go with a statistic, and why."""
+_keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
 _SCHEMA = _PREFIX + "schema"
+_WHERE = _PREFIX + "where_of_records"
+_BY = _PREFIX + "by_of_records"
+_GROUPS = _PREFIX + "groups_of_records"
 _BOUNDS = _PREFIX + "bounds"
 _BOUNDS_SHARE = _PREFIX + "bounds_share"
 _BOUNDS_BY = _PREFIX + "bounds_by"
@@ -48,7 +63,8 @@ class ChosenOptions:
     """A statistic or a study with the options that were given for it, and public data to plan by.
 
     `bounds_share` is the part of ε that finds the bounds, by the method `bounds_by`; None where
-    they are given. `schema` is a public schema, by its file or its name.
+    they are given. `schema` is a public schema, by its file or its name. `where`, `by` and `groups`
+    say what part of the records it is about.
     """
 
     kind: Any
@@ -57,6 +73,15 @@ class ChosenOptions:
     bounds_share: float | None = None
     bounds_by: str = "histogram"
     schema: str | None = None
+    where: str = ""
+    by: tuple[str, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def grouping(self) -> tuple[str, ...]:
+        """The columns that decide which records it is about."""
+        conditional = parse_condition(self.where).columns if self.where else ()
+        return tuple(dict.fromkeys((*conditional, *self.by)))
 
 
 Action = Callable[[ChosenOptions, Any], None]
@@ -97,6 +122,8 @@ class GroupedCommand(TyperCommand):
             if isinstance(each, TyperOption):
                 (own if (each.name or "").startswith(_PREFIX) else common).extend(each.opts)
         near = _misspelt(option, [*own, *common]) or _alike(option, self.name or "")
+        if option in ("--where", "--by"):
+            return f"{self.name} has no {option}: it is about all records"
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(own)}"
         return f"{self.name} has no {option}; {hint}"
 
@@ -107,14 +134,16 @@ def _misspelt(flag: str, known: list[str]) -> list[str]:
 
 
 def _alike(flag: str, name: str) -> list[str]:
-    """What plays the part in this statistic that the flag has in another: alone of its kind."""
+    """What plays the part in this statistic that the flag has in another: alone of its kind, but
+    for numbers that are 0 unless somebody says."""
 
     for other in statistics().values():
         for option in other.options():
             if option.flag == flag and option.kind is not str:
                 wanted = (option.kind, option.multiple)
                 own = kind_named(name).options()
-                alike = [each.flag for each in own if (each.kind, each.multiple) == wanted]
+                said = [each for each in own if each.default != 0 or each.kind is bool]
+                alike = [each.flag for each in said if (each.kind, each.multiple) == wanted]
                 return alike if len(alike) == 1 else []
     return []
 
@@ -135,32 +164,41 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
     kind = kind_named(name)
     common = parameters_of(options)
-    taken = {f"--{each.name.replace('_', '-')}" for each in common}
+    taken = set(map(attrgetter("name"), common))
     own = []
     for option in kind.options():
-        if option.flag in taken:
+        if option.flag[2:].replace("-", "_") in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
     if issubclass(kind, Piloted):
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
-        own.append(_keyword(_PILOT, Annotated[str | None, shown]))
-    if any(option.name in OF_A_SCHEMA for option in kind.options()):
+        own.append(_keyword(_PILOT, annotation=Annotated[str | None, shown]))
+    if by_group := issubclass(kind, Statistic) and answers_for_groups(kind):
+        own += _group_parameters(f"Options of {name}")
+    if by_group or any(option.name in OF_A_SCHEMA for option in kind.options()):
         own.append(_schema_parameter(f"Options of {name}"))
-    if finds_bounds := _may_find_bounds(kind):
+    if finds_bounds := issubclass(kind, Clipped):
         own += _bounds_parameters(f"Options of {name}")
     parameters = [*own, *common]
 
     def command(**given: Any) -> None:
         told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
         pilot, schema = told.pop(_PILOT, None), told.pop(_SCHEMA, None)
+        where, by, groups = (told.pop(each, None) for each in (_WHERE, _BY, _GROUPS))
         bounds = [told.pop(each, None) for each in (_BOUNDS, _BOUNDS_SHARE, _BOUNDS_BY)]
         chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
         finding = _finding_bounds(*bounds) if finds_bounds else (None, "histogram")
-        action(ChosenOptions(kind, chosen, pilot, *finding, schema), options(**given))
+        about = ChosenOptions(kind, chosen, pilot, *finding, schema)
+        about = replace(
+            about, where=_needed(where), by=_listed(by), groups=_groups_of(groups or ())
+        )
+        if astray := [column for column in about.groups if column not in about.by]:
+            raise LocalError(f"--by does not name {astray[0]}: give --by {astray[0]}")
+        action(about, options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -177,14 +215,8 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
 def _kind_of(annotation: Any) -> Any:
     """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
     inner = get_args(annotation)[0]
-    kinds = [each for each in get_args(inner) if each is not type(None)]
-    return kinds[0] if type(None) in get_args(inner) and len(kinds) == 1 else inner
-
-
-def _may_find_bounds(kind: Any) -> bool:
-    """Whether it is a statistic of columns that need bounds."""
-
-    return isinstance(kind, type) and issubclass(kind, Clipped)
+    kinds = set(get_args(inner))
+    return (kinds - {NoneType}).pop() if NoneType in kinds and len(kinds) == 2 else inner
 
 
 def _schema_parameter(group: str) -> inspect.Parameter:
@@ -194,7 +226,51 @@ def _schema_parameter(group: str) -> inspect.Parameter:
         "name of a published one: adult.",
         rich_help_panel=group,
     )
-    return _keyword(_SCHEMA, Annotated[str | None, shown])
+    return _keyword(_SCHEMA, annotation=Annotated[str | None, shown])
+
+
+def _group_parameters(group: str) -> list[inspect.Parameter]:
+    where = typer.Option(
+        "--where",
+        help="Of the records that meet a condition alone, such as 'age >= 40 and sex = \"F\"'.",
+        rich_help_panel=group,
+        metavar="<condition>",
+    )
+    by = typer.Option(
+        "--by",
+        help="For each group of records, by a column or several: sex,region.",
+        rich_help_panel=group,
+        metavar="<column>",
+    )
+    names = typer.Option(
+        "--groups",
+        help="COLUMN=NAME,NAME: the groups of a column, which are public; repeat for more.",
+        rich_help_panel=group,
+        metavar="<column=names>",
+    )
+    return [
+        _keyword(_WHERE, annotation=Annotated[str | None, where]),
+        _keyword(_BY, annotation=Annotated[str | None, by]),
+        _keyword(_GROUPS, annotation=Annotated[list[str] | None, names]),
+    ]
+
+
+def _needed(where: str | None) -> str:
+    """The condition that was given; empty if none was. Raises `LocalError` for one that is none."""
+    return "" if where is None else canonical(where)
+
+
+def _listed(columns: str | None) -> tuple[str, ...]:
+    return () if columns is None else parse_categories(columns)
+
+
+def _groups_of(texts: Sequence[str]) -> dict[str, str]:
+    """The names of groups by column. Raises `LocalError`."""
+    told = list(map(Division.parse, texts))
+    found = {each.column: format_categories(each.names) for each in told}
+    if len(found) < len(told):
+        raise LocalError("each column has one --groups")
+    return found
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:
@@ -217,9 +293,9 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
         metavar=f"[{'|'.join(BOUNDS_METHODS)}]",
     )
     return [
-        _keyword(_BOUNDS, Annotated[str | None, bounds]),
-        _keyword(_BOUNDS_SHARE, Annotated[float | None, share]),
-        _keyword(_BOUNDS_BY, Annotated[str | None, method]),
+        _keyword(_BOUNDS, annotation=Annotated[str | None, bounds]),
+        _keyword(_BOUNDS_SHARE, annotation=Annotated[float | None, share]),
+        _keyword(_BOUNDS_BY, annotation=Annotated[str | None, method]),
     ]
 
 
@@ -236,11 +312,6 @@ def _finding_bounds(
         if given is not None:
             raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
     return None, BOUNDS_METHODS[0]
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def _parameter(option: Any, group: str) -> inspect.Parameter:
@@ -262,23 +333,20 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     flags = (flag, f"--{option.former}") if option.former else (flag,)
     shown = typer.Option(*flags, help=help, rich_help_panel=group, metavar=metavar)
     kind: Any = list[option.kind] if option.multiple else option.kind
-    return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
+    return _keyword(_PREFIX + option.name, annotation=Annotated[kind | None, shown])
 
 
 class StatisticGroup(LightGroup):
     """The commands of one action on statistics, which subclasses build."""
-
-    @abstractmethod
-    def build(self, name: str) -> TyperCommand:
-        """Raises `LocalError` for a statistic that is not there."""
 
     def list_commands(self, ctx: Any) -> list[str]:
 
         groups = (registry.STATISTICS, registry.STUDIES)
         return list(dict.fromkeys(name for each in groups for name in registry.registered(each)))
 
+    @abstractmethod
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
-        return self.build(cmd_name)
+        """Raises `LocalError` for a statistic that is not there."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         return args[0], self.get_command(ctx, args[0]), args[1:]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from tallyroom.protocols.errors import LocalError
 
@@ -64,9 +65,14 @@ class SimulationOptions:
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers may release in total.")] = (
-        None
-    )
+    cap: Annotated[
+        str | None,
+        option(
+            PRIVACY,
+            "The most that servers may release in total: ε; `3, delta = 1e-6`, added up in ρ; or "
+            "`rho 0.1`.",
+        ),
+    ] = None
     cap_delta: Annotated[
         float | None, option(PRIVACY, "The most δ that servers may release in total.")
     ] = None
@@ -84,8 +90,8 @@ class SimulationOptions:
         list[str] | None,
         option(
             MISBEHAVIOUR,
-            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; repeat "
-            "for more.",
+            "A party that cheats, as 3:out-of-range, 3:malformed or 3:garbled-weight; a server: "
+            "server-0:no-noise; repeat for more.",
             metavar="<party:kind>",
         ),
     ] = None
@@ -114,6 +120,15 @@ class QuestionOptions:
     noise_law: Annotated[
         str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
     ] = "laplace"
+    security: Annotated[
+        str,
+        option(
+            PRIVACY,
+            "How sure two servers are of what they compute together: semi-honest, covert or "
+            "malicious.",
+            metavar="<level>",
+        ),
+    ] = ""
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
@@ -157,6 +172,7 @@ class Asking(TypedDict):
     epsilon: str
     noise: str | None
     noise_law: str
+    security: str
     unit: str
     min_parties: int | None
     deadline: float
@@ -170,6 +186,7 @@ def asking(options: QuestionOptions) -> Asking:
         "epsilon": options.granted,
         "noise": options.noise,
         "noise_law": options.noise_law,
+        "security": options.security,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,
@@ -230,12 +247,41 @@ class RunOptions(QuestionOptions, SimulationOptions):
 def parameters_of(options: type) -> list[inspect.Parameter]:
     """The fields of such a dataclass, as a function that Typer reads would declare them."""
     hints = get_type_hints(options, include_extras=True)
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=hints[each.name],
-        )
-        for each in dataclasses.fields(options)
-    ]
+    found, kind = [], inspect.Parameter.KEYWORD_ONLY
+    for each in dataclasses.fields(options):
+        hint = hints[each.name]
+        found.append(inspect.Parameter(each.name, kind, default=each.default, annotation=hint))
+    return found
+
+
+def read_lightly(option: Any, kind: Any = None) -> None:
+    """Reads options that were not given, and plain text and numbers, without pydantic.
+
+    Typer has pydantic read every option, even those that were not given, and loading pydantic takes
+    longer than many a question. Typer reads everything else, and words the errors.
+    """
+    process = option.process_value
+
+    def read(ctx: Any, value: Any) -> Any:
+        if value is None:
+            value = () if option.multiple else None
+        elif kind in (str, int, float) and isinstance(value, str | int | float):
+            try:
+                value = kind(value)
+            except ValueError:
+                return process(ctx, value)
+        else:
+            return process(ctx, value)
+        return value if option.callback is None else option.callback(ctx, option, value)
+
+    if not option.required:
+        option.process_value = read
+
+
+class LightGroup(TyperGroup):
+    """A group of commands that reads its own options in this way."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option in self.get_params(ctx):
+            read_lightly(option)
+        return super().parse_args(ctx, args)

@@ -17,7 +17,7 @@ from tallyroom.protocols.errors import (
     TallyError,
     words_of_the_command,
 )
-from tallyroom.simulation.command.light import LightGroup
+from tallyroom.simulation.command.common import LightGroup
 from tallyroom.simulation.command.messages import warn
 
 COMMANDS = {

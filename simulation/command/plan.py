@@ -5,7 +5,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -200,8 +200,8 @@ def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> Rehearsal:
 
 
 class PlanGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, PlanOptions, plan_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, PlanOptions, plan_statistic)
 
 
 commands = by_statistic("plan", PlanGroup)

@@ -5,6 +5,9 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +17,15 @@ from typer.core import TyperCommand
 from tallyroom.parties.consent import read_policy
 from tallyroom.parties.data import Dataset, load
 from tallyroom.parties.models import scored
-from tallyroom.parties.schema import bounds_of, merged, read_schema, schema_words
+from tallyroom.parties.schema import bounds_of, merged, names_of, read_schema, schema_words
 from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.command.by_statistic import (
     COMPARE,
@@ -41,7 +45,7 @@ from tallyroom.simulation.command.common import (
 from tallyroom.simulation.command.compare import compare_aggregators
 from tallyroom.simulation.command.messages import warn
 from tallyroom.simulation.compared_programs import read_metered
-from tallyroom.simulation.federation import DEFAULT_DATA, Federation
+from tallyroom.simulation.federation import DEFAULT_DATA, Federation, of_groups
 from tallyroom.simulation.reports.terminal import (
     show_key,
     show_progress,
@@ -50,6 +54,8 @@ from tallyroom.simulation.reports.terminal import (
 )
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.watch import at_work, watched
+
+CERTIFICATE = "certificate.json"
 
 
 def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
@@ -60,7 +66,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     if options.coordinator is None or options.identity is None:
-        with at_work(options.out):
+        with at_work(options.out), keeping_proof(options.out):
             show(simulate(chosen, options), options.out, options.as_json)
         return
     spec = _aggregator_of(options)
@@ -75,7 +81,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     question = _asked(chosen, None)
     deployment = Deployment(options.coordinator, options.identity, spec)
     about = about_run(question.name, spec, options)
-    with at_work(options.out):
+    with at_work(options.out), keeping_proof(options.out):
         with (
             deployment as asked,
             show_progress() as shown,
@@ -88,12 +94,9 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
                 begun=lambda key, study: (show_study_key if study else show_key)(key),
                 **asking(options),
             )
-        result = dataclasses.replace(result, notes=(*result.notes, *_schema_notes(chosen)))
+        if chosen.schema:
+            result = dataclasses.replace(result, notes=(*result.notes, schema_words(chosen.schema)))
         show(result, options.out, options.as_json)
-
-
-def _schema_notes(chosen: ChosenOptions) -> list[str]:
-    return [schema_words(chosen.schema)] if chosen.schema else []
 
 
 def simulate(chosen: ChosenOptions, options: RunOptions) -> "Result":
@@ -152,8 +155,11 @@ def asked_about(
     """The question and its data, with everything checked that can be before a run."""
     dataset = _data_of(chosen, options)
     question = _asked(chosen, dataset)
-    dataset = dataset.about(question.columns)
-    dataset = dataclasses.replace(dataset, notes=(*dataset.notes, *_schema_notes(chosen)))
+    # A missing cell decides a condition as any other does.
+    needed = question.asked.columns if isinstance(question, Grouped) else question.columns
+    dataset = dataset.about(needed)
+    if chosen.schema:
+        dataset = dataclasses.replace(dataset, notes=(*dataset.notes, schema_words(chosen.schema)))
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
@@ -163,7 +169,7 @@ def _data_of(chosen: ChosenOptions, options: RunOptions | CompareOptions) -> "Da
     """The data as it is, or what a model says of the half that it was not trained on."""
 
     if options.model is None:
-        return load(options.data or DEFAULT_DATA)
+        return load(options.data or DEFAULT_DATA, chosen.grouping)
     if not {"score", "label"} <= {each.name for each in chosen.kind.options() if each.role}:
         raise LocalError("--model goes with statistics of scores and labels, such as roc")
     if options.data is None:
@@ -243,12 +249,10 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     schema = read_schema(chosen.schema) if chosen.schema else ()
     given: dict[str, Any] = dict(chosen.given)
     several = {each.name: each.multiple for each in chosen.kind.options()}
-    known = {field.name for field in dataclasses.fields(chosen.kind)}
-    columns = {
-        role: (column,) if several.get(role) else column
-        for role, column in roles.items()
-        if role in known
-    }
+    known = set(map(attrgetter("name"), dataclasses.fields(chosen.kind)))
+    columns: dict[str, Any] = {}
+    for role in roles.keys() & known:
+        columns[role] = (roles[role],) if several.get(role) else roles[role]
     if "attributes" in known:
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
@@ -262,11 +266,23 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     built = _built(chosen, dataset)
     if isinstance(built, Study):
         return built
+    if chosen.where or chosen.by:
+        return _of_groups(chosen, built, dataset)
     if chosen.bounds_share is None:
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
     return studies.PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
+
+
+def _of_groups(
+    chosen: ChosenOptions, statistic: "Statistic", dataset: "Dataset | None"
+) -> "Statistic":
+    if chosen.bounds_share is not None:
+        raise LocalError("--bounds private is of all records: give --lower and --upper")
+    schema = names_of(read_schema(chosen.schema)) if chosen.schema else {}
+    piloted = with_pilot(statistic, chosen.pilot, dataset)
+    return of_groups(piloted, chosen.where, chosen.by, schema | dict(chosen.groups), dataset)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
@@ -295,6 +311,21 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
         show_result(result, written)
 
 
+@contextmanager
+def keeping_proof(folder: Path | None) -> Iterator[None]:
+    """Writes down the certificate of a cheat, if a run fails with one."""
+    try:
+        yield
+    except RunFailed as error:
+        if error.proof is None:
+            raise
+        if folder is None:
+            raise RunFailed(f"{error}; --out FOLDER keeps the certificate that proves it") from None
+        file = folder / CERTIFICATE
+        file.write_bytes(error.proof)
+        raise RunFailed(f"{error}; the certificate that proves it is {file}") from None
+
+
 def check_writable(folder: Path) -> None:
     """Raises `LocalError` if files cannot be written there, before anything is run."""
     try:
@@ -312,8 +343,8 @@ def check_writable(folder: Path) -> None:
 
 
 class RunGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, RunOptions, run_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, RunOptions, run_statistic)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
         if args[0] != COMPARE:
@@ -323,8 +354,8 @@ class RunGroup(StatisticGroup):
 
 
 class CompareGroup(StatisticGroup):
-    def build(self, name: str) -> TyperCommand:
-        return statistic_command(name, CompareOptions, compare_statistic)
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return statistic_command(cmd_name, CompareOptions, compare_statistic)
 
 
 run = by_statistic("run", RunGroup)

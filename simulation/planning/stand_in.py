@@ -12,6 +12,7 @@ from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.attributes import parse_attribute
 from tallyroom.protocols.statistics.bounded import known_bounds
+from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 
@@ -22,7 +23,14 @@ def stand_in(question: Statistic | Study, data: Dataset) -> Dataset:
     many records there are and how many each party holds."""
     rows, generator = data.rows, np.random.default_rng(1)
     asked = question.statistic if isinstance(question, PrivateBounds) else question
-    bounds, names = dict(data.bounds) | dict(known_bounds(asked)), _names(asked, data)
+    divided = {}
+    if isinstance(asked, Grouped):
+        divided = {each.column: encode_cells(each.names) for each in asked.groups.by}
+        asked = asked.asked
+    bounds, names = (
+        dict(data.bounds) | dict(known_bounds(asked)),
+        {**_names(asked, data), **divided},
+    )
     for text in getattr(asked, "attributes", ()):
         attribute = parse_attribute(text)
         if attribute.bounds:

@@ -12,7 +12,7 @@ from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.simulation.reports.tables import counted, error_parts, spread, texts
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress as RunProgress
-from tallyroom.simulation.runtimes import Report
+from tallyroom.simulation.runtimes import Report, silent
 
 MOST_ROWS = 12
 
@@ -38,7 +38,7 @@ def show_key(key: str) -> None:
 def show_progress() -> Iterator[Report]:
     """Shows parties, phase and bytes as they change; silent if stderr is not a terminal."""
     if not err.is_terminal:
-        yield lambda _: None
+        yield silent
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,7 +1,7 @@
 """Runtimes by name, through the entry-point group `tallyroom.runtimes`."""
 
 from tallyroom.protocols import registry
-from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime, silent
 
 
 def runtimes() -> dict[str, type[Runtime]]:
@@ -15,4 +15,13 @@ def runtime_named(name: str) -> type[Runtime]:
     return kind
 
 
-__all__ = ["Layout", "Opened", "Progress", "Report", "Runtime", "runtime_named", "runtimes"]
+__all__ = [
+    "Layout",
+    "Opened",
+    "Progress",
+    "Report",
+    "Runtime",
+    "runtime_named",
+    "runtimes",
+    "silent",
+]

@@ -25,15 +25,16 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Participant, next_time
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.run.receipts import signer, standing_of
 from tallyroom.protocols.wire.loop import InMemory, Job, MessageLoop, Node, Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
+from tallyroom.simulation.lying_servers import LyingServer
 from tallyroom.simulation.misbehaviour import ScriptedBlock
-from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime, silent
 from tallyroom.storage.ledger import Ledger
 
 LIFETIME = dt.timedelta(days=365)
@@ -109,7 +110,8 @@ class LoopRuntime(Runtime, Generic[Node]):
 
         def tell(phase: str) -> None:
             nonlocal told
-            if phase == "release" or time.perf_counter() - told >= REPORT_SECONDS:
+            due = phase == "release" or time.perf_counter() - told >= REPORT_SECONDS
+            if due and report is not silent:
                 report(self._progress(run, phase))
                 told = time.perf_counter()
 
@@ -280,11 +282,12 @@ class InProcess(LoopRuntime[Participant]):
         ]
         self._authority = self._credentials[0].authority
         self._servers = [
-            AggregationServer(
+            (LyingServer if i in layout.misbehaviour.servers else AggregationServer)(
                 i,
                 self._ledger(f"server-{i}"),
                 Randomness.for_role(layout.seed, f"server-{i}"),
                 sign=signer(self._credentials[i]),
+                standing=standing_of(self._credentials[i]),
             )
             for i in range(layout.servers)
         ]

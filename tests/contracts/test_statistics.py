@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tallyroom.extend import StatisticContract
+from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
@@ -13,6 +14,7 @@ from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.log_rank import LogRank
@@ -41,6 +43,55 @@ class TestMean(StatisticContract):
 
 class TestHistogram(StatisticContract):
     statistic = Histogram(lower=0.0, upper=1.0, bins=7)
+
+
+class OfGroupsContract(StatisticContract):
+    """Records of two sexes, and of none."""
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        generator = np.random.default_rng(seed)
+        names = encode_cells(("F", "M", "")).view(np.uint64)
+        sexes = names[np.append([0, 1, 2], generator.integers(0, 3, records - 3))].view(np.float64)
+        return replace(found, columns={**found.columns, "sex": sexes})
+
+
+class TestSumWhere(OfGroupsContract):
+    statistic = grouped(Sum(lower=-1.0, upper=2.0), "value > 0.2 or sex = 'F'")
+
+
+class TestSumByGroup(OfGroupsContract):
+    statistic = grouped(Sum(lower=0.5, upper=2.0), by=("sex",), groups={"sex": "F,M"})
+
+
+class TestMeanWhere(OfGroupsContract):
+    statistic = grouped(Mean(lower=1.0, upper=4.0), "sex = 'F'")
+
+
+class TestMeanByGroup(OfGroupsContract):
+    statistic = grouped(Mean(lower=0.0, upper=1.0), by=("sex",), groups={"sex": "F,M,X"})
+
+
+class TestHistogramByGroup(OfGroupsContract):
+    statistic = grouped(
+        Histogram(lower=0.0, upper=1.0, bins=3), "other < 0.9", ("sex",), {"sex": "F,M"}
+    )
+
+
+class TestEcdfWhere(OfGroupsContract):
+    statistic = grouped(Ecdf(lower=0.0, upper=1.0, thresholds=20), "sex = 'F'")
+
+
+class TestQuantileByGroup(OfGroupsContract):
+    statistic = grouped(
+        Quantile(lower=0.0, upper=1.0, thresholds=9), by=("sex",), groups={"sex": "F,M"}
+    )
+
+
+class TestCurveOfOnePoint(OfGroupsContract):
+    statistic = grouped(
+        CumulativeHistogram(lower=0.0, upper=1.0, thresholds=1), by=("sex",), groups={"sex": "F,M"}
+    )
 
 
 class TestMagnitudes(StatisticContract):
@@ -234,11 +285,23 @@ class TestRunningSumByTree(TestRunningSum):
     statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="tree")
 
 
+class TestStream(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, stream=True)
+
+
+class TestRunningSumBySquareRoot(TestRunningSum):
+    statistic = RunningSum(lower=-1.0, upper=1.0, steps=12, strategy="square-root")
+
+
+class TestEcdfBySquareRoot(StatisticContract):
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=16, strategy="square-root")
+
+
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     """Those of pairs, of points on demand and of a curator, and those that release no sum but what
     servers chose, have machines or noise of their own, and their own tests."""
-    kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
-    kinds += WithGroups.__subclasses__()
+    bases = (StatisticContract, WithLabels, WithGroups, OfGroupsContract)
+    kinds = [kind for base in bases for kind in base.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     plans = [(each.name, planned(each).plan) for each in EVERY]
     assert {name for name, _ in plans} == statistics().keys()

@@ -33,6 +33,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.studies import Study
 from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.protocols.wire.messages import Phase, Role
@@ -100,7 +101,12 @@ def heavy(_: int) -> Statistic:
     return Histogram(value="score", lower=0.0, upper=1.0, bins=50_000)
 
 
+def stream(_: int) -> Statistic:
+    return RunningSum(steps=24, stream=True)
+
+
 PAIRS = "pairs"
+STREAM = "stream"
 KINDS = {
     "additive": Kind("additive"),
     "fss": Kind("fss", curve),
@@ -119,6 +125,7 @@ KINDS = {
     "masking at three servers": Kind("masking", servers=3),
     "shamir at three servers": Kind("shamir", servers=3),
     "study": Kind("additive", search, questions=3),
+    STREAM: Kind("additive", stream),
 }
 
 
@@ -144,6 +151,8 @@ def chaos(
         common["servers"] = asked.servers
     if kind.startswith(PAIRS):
         common["data"] = "synthetic:scores?n=12"
+    if kind == STREAM:
+        common["data"] = "synthetic:stream?n=24"
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
         Federation(**common, runtime="processes", hosts=HOSTS, store=folder) as stormy,  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tallyroom.protocols.aggregation import aggregators
-from tests.e2e.chaos import FILL, KINDS, LOCK, PAIRS, REFUSE, STOP, TERM, chaos
+from tests.e2e.chaos import FILL, KINDS, LOCK, PAIRS, REFUSE, STOP, STREAM, TERM, chaos
 
 
 @pytest.mark.parametrize("aggregator", ["additive", "fss", "masking", "prio3", "shamir"])
@@ -51,6 +51,13 @@ def test_studies_and_what_servers_compute_together_come_to_the_same(
 ) -> None:
     tally = chaos(kind, 3, tmp_path, seed=4, longest=0.3)
     assert sum(tally.killed.values()) == tally.rounds == 3
+    assert not tally.differences
+
+
+def test_a_stream_goes_on_with_the_same_noise(tmp_path: Path) -> None:
+    """Of 24 batches, whoever is killed in between; each stream is paid for once."""
+    tally = chaos(STREAM, 5, tmp_path, seed=3)
+    assert sum(tally.killed.values()) == tally.rounds == 5
     assert not tally.differences
 
 

@@ -9,6 +9,7 @@ import pytest
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.wire.messages import Role
@@ -26,6 +27,12 @@ CASES = [
     pytest.param(Histogram(bins=5), "additive", 2, None, "inf", PARTIES, id="histogram-exact"),
     pytest.param(Histogram(bins=7), "prio3", 3, None, "1", 2, id="histogram-verified"),
     pytest.param(Histogram(bins=5), "prio3", 2, None, "inf", PARTIES, id="verified-exact"),
+    pytest.param(
+        grouped(Mean(), "value > 1 or value is null"), "additive", 2, None, "1", 2, id="mean-where"
+    ),
+    pytest.param(
+        grouped(Histogram(bins=5), "value > 1"), "prio3", 2, None, "1", 2, id="verified-where"
+    ),
 ]
 
 
@@ -112,9 +119,9 @@ def test_the_bill_adds_up() -> None:
     bill = json.loads(
         json.dumps(run("inprocess", Mean(), "additive", 3, None, "1", 3).communication)
     )
-    for grouped in (bill["phases"], bill["links"]):
-        assert sum(part["bytes"] for part in grouped.values()) == bill["total_bytes"]
-        assert sum(part["messages"] for part in grouped.values()) == bill["messages"]
+    for parts in (bill["phases"], bill["links"]):
+        assert sum(part["bytes"] for part in parts.values()) == bill["total_bytes"]
+        assert sum(part["messages"] for part in parts.values()) == bill["messages"]
     assert bill["phases"]["submit"] == bill["links"]["party->server"]
     assert bill["phases"]["submit"]["messages"] == PARTIES * 3
     assert bill["rounds"] == 5

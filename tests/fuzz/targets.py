@@ -19,6 +19,7 @@ from tallyroom.fss.ring import Bytes, Ring
 from tallyroom.parties.schema import PUBLISHED, parse_lines
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.predicates import canonical
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query, run_name
 from tallyroom.protocols.run.question import Question
@@ -74,6 +75,15 @@ def question(data: bytes) -> None:
     except LocalError:
         return
     assert Question.decode(decoded.encode()) == decoded
+
+
+def condition(data: bytes) -> None:
+    """What is taken has one canonical form, which is taken too."""
+    try:
+        written = canonical(data.decode(errors="replace"))
+    except LocalError:
+        return
+    assert canonical(written) == written
 
 
 def accounts(data: bytes) -> None:
@@ -219,6 +229,9 @@ TARGETS: dict[str, Target] = {
     "stored_keys": Target(stored_keys, _key_seeds()),
     "journal": Target(journal, _journal_seeds()),
     "schema": Target(schema, ("\n".join(PUBLISHED["adult"]).encode(), b"# a\n\na = 0:1\n")),
+    "condition": Target(
+        condition, (b'age >= 40 and (sex = "F" or not x in (1, 2.5))', b"a is null")
+    ),
     "pair_request": Target(pair_request, _pair_seeds()[0]),
     "pair_answer": Target(pair_answer, _pair_seeds()[1]),
     **{name: Target(*each) for name, each in PAIR_TARGETS.items()},

@@ -10,8 +10,9 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.grouped import Grouped, given_of
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Gini, Variance
 from tallyroom.protocols.statistics.on_demand import OF_CURVES, EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
@@ -100,6 +101,10 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
     "centre": lambda value: tuple(each + 0.5 for each in value),
+    "given": lambda value: value.replace('"lower":0.05', '"lower":0.01'),
+    "of": lambda value: "sum",
+    "where": lambda value: "label = 0",
+    "by": lambda value: ("label=0",),
     "whitening": lambda value: tuple(2 * each for each in value),
 }
 """Another value for every parameter of any statistic."""
@@ -109,6 +114,9 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("auc curve", "method"): {"method": "pairs"},
     ("auc smooth", "method"): {"method": "curve"},
     ("auc", "randomizer"): {"randomizer": "hadamard"},
+    ("grouped histogram", "of"): {"of": "mean", "given": given_of(Mean(lower=0.05, upper=1.0))},
+    ("grouped mean", "of"): {"of": "sum"},
+    ("grouped mode", "of"): {"of": "top-k"},
     ("kendall-tau", "ranges"): {"ranges": ("x=0:2", "y=0:2"), "lower": None, "upper": None},
     ("pairwise", "ranges"): {"ranges": ("value=0:2",), "lower": None, "upper": None},
     ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
@@ -192,4 +200,5 @@ def another_statistic(statistic: Statistic) -> Statistic:
 
 def names_of(statistic: Statistic) -> tuple[str, str]:
     """The statistic, and it by its method: under which another value may be told above."""
-    return statistic.name, f"{statistic.name} {getattr(statistic, 'method', '')}"
+    method = statistic.of if isinstance(statistic, Grouped) else getattr(statistic, "method", "")
+    return statistic.name, f"{statistic.name} {method}"

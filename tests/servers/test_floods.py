@@ -66,8 +66,22 @@ def test_silent_connections_do_not_keep_others_out(tmp_path: Path) -> None:
         station.stop()
 
 
+@pytest.mark.parametrize(
+    ("limit", "most"), [("536870912\n", 2048), ("1073741824\n", 4096), ("max\n", None)]
+)
+def test_connections_leave_memory_for_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int | None
+) -> None:
+    (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr(descriptors, "LIMITS", (tmp_path / "memory.max", tmp_path / "absent"))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 16, 1 << 16))
+    found = descriptors.most_connections()
+    assert found == most if most is not None else found > 4096
+
+
 def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(descriptors, "memory", lambda: 1 << 40)
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
     for soft, hard, raised_to, most in (
         (256, 256, None, 128),

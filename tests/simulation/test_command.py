@@ -13,7 +13,8 @@ from tallyroom.protocols import registry
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics import offered, statistic_named
 from tallyroom.protocols.statistics.bounded import Bounded, Ranged
-from tallyroom.protocols.statistics.contract import Piloted
+from tallyroom.protocols.statistics.contract import Piloted, Statistic
+from tallyroom.protocols.statistics.grouped import answers_for_groups
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.option import option
 from tallyroom.simulation.command.by_statistic import statistic_command
@@ -34,6 +35,8 @@ def flags_of(name: str) -> set[str]:
     own = {each.flag for each in kind.options()}
     if issubclass(kind, Bounded | Ranged):
         own |= {"--bounds", "--bounds-share", "--bounds-by", "--schema"}
+    if issubclass(kind, Statistic) and answers_for_groups(kind):
+        own |= {"--where", "--by", "--groups", "--schema"}
     return own | {"--pilot"} if issubclass(kind, Piloted) else own
 
 

@@ -110,6 +110,15 @@ def test_running_sums(tally_here: Tally) -> None:
     assert "tree" in tree["privacy"]["mechanism"]
 
 
+def test_streams_are_planned(tally_here: Tally) -> None:
+    done = tally_here(
+        *("plan", "running-sum", "--data", "synthetic:stream?n=20", "--steps", 20),
+        *("--stream", "--aggregator", "additive", "--parties", 4),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stream: " in done.stdout
+
+
 def test_many_thresholds_are_told_best_under_gaussian_noise(tally_here: Tally) -> None:
     words = ("ecdf", "--data", "synthetic:scores?n=500", "--thresholds", 16384, "--smooth", "none")
     gaussian = document(tally_here, *words, "--noise-law", "gaussian", "--delta", 1e-6)
@@ -220,7 +229,7 @@ def test_a_curve_asked_again_costs_nothing_and_another_is_refused() -> None:
         assert again.bill.as_json()["total_bytes"] == 0
         smoothed = federation.run(Ecdf(value="score", thresholds=32, smooth="2"), 1)
         assert smoothed.unsmoothed == first.estimate
-        quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9))
+        quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9), strategy="hierarchy")
         assert federation.run(quantile, 1).bill.as_json()["total_bytes"] == 0
         for other in (Ecdf(value="score", thresholds=33), Ecdf(value="score", strategy="tree")):
             with pytest.raises(TallyError, match="0 of 1 is left"):

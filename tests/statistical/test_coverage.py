@@ -7,6 +7,7 @@ standard deviation of 0.3 %, so that a right program is outside of 93 to 97 % wi
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
@@ -98,6 +100,32 @@ def coverage(
 )
 def test_of_sums(statistic: Statistic, servers: int) -> None:
     assert 0.93 <= coverage(statistic, servers, epsilon=1.0) <= 0.97
+
+
+UNIT: dict[str, Any] = {"lower": 0, "upper": 1}
+BY_LABEL: dict[str, Any] = {"by": ("label",), "groups": {"label": "0,1"}}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "servers", "epsilon"),
+    [
+        (grouped(Sum(**UNIT), "label = 1"), 2, 1.0),
+        (grouped(Mean(**UNIT), "label = 1"), 2, 1.0),
+        (grouped(Mean(lower=-2, upper=1), "time = 3"), 1, 0.2),
+        (grouped(Mean(**UNIT), "time = 3 and value < 0.2"), 2, 1.0),
+        (grouped(Mean(**UNIT), "time < 10", **BY_LABEL), 2, 0.5),
+        (grouped(Histogram(**UNIT, bins=5), "time < 10", **BY_LABEL), 2, 0.1),
+        (grouped(Ecdf(**UNIT, thresholds=32, smooth="none"), "time < 10"), 2, 0.5),
+        (grouped(Ecdf(**UNIT, thresholds=32), **BY_LABEL), 2, 1.0),
+        (grouped(CumulativeHistogram(**UNIT, thresholds=8), **BY_LABEL), 2, 0.1),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_of_groups(statistic: Statistic, servers: int, epsilon: float) -> None:
+    """Whose sizes are private: of many records and of a few dozen."""
+    length = planned(statistic, KNOWN).plan.length
+    runs = RUNS if length <= 2 else MANY if length < 16 else 400
+    assert 0.93 <= coverage(statistic, servers, epsilon, runs) <= 0.97
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tallyroom.protocols.aggregation.prio3.collector import Prio3Collector
 from tallyroom.protocols.aggregation.prio3.reports import reporting
 from tallyroom.protocols.aggregation.prio3.server import Prio3Server
 from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.algebra.field import Field
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.encodings import sum_by_party
@@ -55,6 +56,9 @@ class Prio3(Aggregator):
     party_bytes: ClassVar[str] = (
         "about 16L + 66√L + 32m² + 80m a record for a histogram, 1 KB for a sum"
     )
+
+    def noise_field(self, query: Query) -> Field:
+        return reporting(query).field
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(

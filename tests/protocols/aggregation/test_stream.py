@@ -24,6 +24,7 @@ from tallyroom.protocols.run.machines import (
     server_machine,
 )
 from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.planned import laplace_noise
 from tallyroom.protocols.statistics.release import Release
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected, Step, proceed
@@ -320,6 +321,39 @@ def test_aggregators_and_placements_without_streams_are_refused() -> None:
         check(asked(aggregator="masking", servers=1))
     with pytest.raises(LocalError, match="not drawn batch by batch"):
         asked(noise=Placement.JOINT)
+
+
+def test_long_streams_are_checked_to_the_end() -> None:
+    with Federation(parties=2, hosts=1, data="synthetic:stream?n=300", seed=1) as federation:
+        result = federation.run(RunningSum(steps=300, stream=True), "inf")
+    assert isinstance(result.estimate, Curve)
+    assert isinstance(result.truth, Curve)
+    assert result.estimate.y == pytest.approx(result.truth.y, abs=1e-6)
+    many = RunningSum(lower=0.0, upper=1.0, steps=4096, stream=True)
+    check(a_query(statistic=many, servers=4))
+    with pytest.raises(LocalError, match="5 servers has at most 3276 batches"):
+        check(a_query(statistic=many, servers=5))
+
+
+def test_times_that_are_none_are_refused_before_anything_is_asked() -> None:
+    with (
+        Federation(parties=4, data="synthetic:stream?n=20", seed=1) as federation,
+        pytest.raises(LocalError, match="whole numbers from 1 to 19"),
+    ):
+        federation.run(RunningSum(steps=19, stream=True, batches=7), 1)
+
+
+def test_a_stream_is_planned() -> None:
+    """Its expected error is that of the sums as they are told."""
+    query = asked()
+    plan = plan_of(query)
+    exact = plan.without_noise(some_holdings())
+    noisy = plan.measure(exact) + plan.place(np.zeros(plan.noises, dtype=np.uint64))
+    told = query.statistic.read(Release(plan, noisy, 12, laplace_noise(1.0))).estimate
+    assert isinstance(told, Curve)
+    truth = query.statistic.reference(some_holdings())
+    assert isinstance(truth, Curve)
+    assert told.y == pytest.approx(truth.y, abs=1e-6)
 
 
 def test_batches_of_several_times_are_told_at_their_ends() -> None:

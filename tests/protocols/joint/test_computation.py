@@ -228,7 +228,7 @@ def test_a_server_of_another_version_or_program_is_named_as_such() -> None:
             body[4] = 0
         return body
 
-    with pytest.raises(PeerError, match="does not speak version 2"):
+    with pytest.raises(PeerError, match="does not speak version 3"):
         Ends(drawing(2)).run(older)
 
 

@@ -1,5 +1,6 @@
 """Both ends of a computation in memory."""
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -8,18 +9,26 @@ from numpy.typing import NDArray
 
 from tallyroom.fss.ring import Bytes
 from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.joint.computation import (
     EVALUATOR,
     GARBLER,
     Computation,
+    EvaluatorEnd,
+    GarblerEnd,
     Name,
     Program,
-    computation,
 )
 from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.receipts import standing_of
+from tallyroom.protocols.wire.messages import Role
 
 NAME = Name(b"a run", "a program")
+_NOW, _DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.timedelta(days=1)
+AUTHORITY = Authority.create("two ends", _NOW, _DAY)
+CREDENTIALS = [AUTHORITY.issue(Identity(Role.SERVER, i, i), _NOW, _DAY) for i in range(2)]
+STANDINGS = [standing_of(each) for each in CREDENTIALS]
 
 
 class Ends:
@@ -31,12 +40,14 @@ class Ends:
         seed: int = 1,
         bases: tuple[BaseTransfers, BaseTransfers] | None = None,
         names: tuple[Name, Name] = (NAME, NAME),
+        garbler: type[GarblerEnd] = GarblerEnd,
     ) -> None:
         sources = [Randomness.from_seed(seed, f"server-{i}") for i in range(2)]
         self.bases = bases or (BaseTransfers(sources[0]), BaseTransfers(sources[1]))
+        kinds: list[type[GarblerEnd] | type[EvaluatorEnd]] = [garbler, EvaluatorEnd]
         self.ends: list[Computation] = [
-            computation(i, names[i], programs(i, sources[i]), self.bases[i], sources[i])
-            for i in (GARBLER, EVALUATOR)
+            kind(names[i], programs(i, sources[i]), self.bases[i], sources[i], STANDINGS[i])
+            for i, kind in enumerate(kinds)
         ]
         self.sent: list[Bytes] = []
 

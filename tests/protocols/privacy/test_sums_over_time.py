@@ -1,5 +1,7 @@
 """Sums of blocks of times: exact sensitivity, and the best linear unbiased estimates of sums."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -7,6 +9,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.privacy.sums_over_time import (
     SUM_STRATEGIES,
+    BlocksAsTheyFill,
     BlocksOverTime,
     TimeBlocks,
     TreeOverTime,
@@ -79,7 +82,30 @@ def test_blocks_have_a_sixth_of_the_trees_variance(steps: int, least: float, tre
     assert mean_variance("tree") == pytest.approx(tree, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", [BlocksOverTime, TreeOverTime])
+@pytest.mark.parametrize(
+    ("batches", "least"), [(1, 2), (7, 8), (64, 53.3), (256, 116.6), (1024, 228.4)]
+)
+def test_sums_told_at_their_times_are_the_best_of_what_is_out_by_then(
+    batches: int, least: float
+) -> None:
+    strategy = BlocksAsTheyFill(batches, 1, False)
+    variances = strategy.sum_variances(1.0)
+    noisy = np.random.default_rng(2).normal(size=strategy.noises)
+    told = strategy.sums(noisy)
+    for upto in {1, 2, 3, batches // 3 + 1, batches // 2 + 1, batches} - {batches + 1}:
+        if upto > batches:
+            continue
+        so_far = replace(strategy.blocks, cells=upto)
+        assert variances[upto - 1] == pytest.approx(so_far.sum_variances[-1])
+        known = np.zeros(so_far.nodes)
+        done = np.flatnonzero(so_far.ends)
+        in_order = done[np.argsort(so_far.ends[done], kind="stable")]
+        known[in_order] = noisy[: strategy.completed[upto]]
+        assert told[upto - 1] == pytest.approx(so_far.sums(known)[-1])
+    assert 2 * strategy.sensitivity.l1**2 * variances.mean() <= least
+
+
+@pytest.mark.parametrize("kind", [BlocksOverTime, BlocksAsTheyFill, TreeOverTime])
 def test_variances_are_those_of_drawn_noise(kind: type[BlocksOverTime | TreeOverTime]) -> None:
     """4000 draws: the mean of squares over 100 times is within 8 % of its expectation by more
     than five standard deviations, for a tree, whose sums share the most noise."""

@@ -1,6 +1,7 @@
 """What a party agrees to: every rule by itself, and policies that are none."""
 
 import dataclasses
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
@@ -22,7 +24,9 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import planned
@@ -157,10 +161,40 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "does not say that the column label is public",
         ),
         (
+            'grouping_columns = ["sex"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), by=("sex",), groups={"sex": "F"})},
+            "does not allow --where or --by of the column age",
+        ),
+        (
+            "grouping_columns = []",
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "sex = 'F'")},
+            {},
+            "does not allow --where or --by of the column sex",
+        ),
+        (
+            'columns = ["value"]',
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "age > 1")},
+            {"statistic": grouped(Mean(lower=0.0, upper=1.0), "value > 0.5")},
+            "the column age",
+        ),
+        (
             "weighed_outputs = false",
             {"statistic": Gini(lower=0.0, upper=1.0, outputs="weighed")},
             {"statistic": Gini(lower=0.0, upper=1.0)},
             "no part in pairs whose outputs are weighed",
+        ),
+        (
+            'security = ["covert"]',
+            {"noise": Placement.JOINT},
+            {"noise": Placement.JOINT, "security": "covert?circuits=4"},
+            "the security malicious",
+        ),
+        (
+            'security = ["malicious"]',
+            {"statistic": Gini(lower=0.0, upper=1.0, meet="servers"), "noise": Placement.JOINT},
+            {},
+            "the security semi-honest",
         ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
@@ -192,13 +226,14 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
-        'noise_laws = ["laplace"]\nweighed_outputs = true\n'
+        'noise_laws = ["laplace"]\nweighed_outputs = true\ngrouping_columns = []\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
+        'security = ["malicious"]\n'
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
-    assert len(whole.splitlines()) == len(dataclasses.fields(Policy)) + 2  # ε and δ of two losses
+    assert len(whole.splitlines()) == len(dataclasses.fields(Policy)) + 1  # ε and δ of two losses
     assert policy.per_question == PrivacyLoss.of(1, 1e-7)
     assert policy.in_all == PrivacyLoss.of(Fraction(5, 2), 1e-6)
 
@@ -210,6 +245,17 @@ def test_pairs_are_weighed_only_where_the_party_says_so() -> None:
     assert parse_policy("weighed_outputs = true").refusal(asked) is None
     with pytest.raises(LocalError, match="weighed_outputs is true or false, not 'yes'"):
         parse_policy("weighed_outputs = 'yes'")
+
+
+def test_servers_are_semi_honest_only_where_the_party_says_so() -> None:
+    """Whoever asks chooses `--security`; that must not leave the noise to one server."""
+    asked = a_query(noise=Placement.JOINT, epsilon=Fraction(1), security="semi-honest")
+    assert "does not allow semi-honest servers" in str(DEPLOYED.refusal(asked))
+    assert parse_policy('security = ["semi-honest"]').refusal(asked) is None
+    for level in ("covert", "malicious", ""):
+        assert DEPLOYED.refusal(dataclasses.replace(asked, security=level)) is None
+    with pytest.raises(LocalError, match="security has no 'perfect'"):
+        parse_policy('security = ["perfect"]')
 
 
 def test_a_listed_name_does_not_let_its_options_weaken_it(
@@ -294,7 +340,8 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     alone = dataclasses.replace(held, columns=named)
     if isinstance(statistic, Pairs):
         for offers in (Additive.offers, Local.offers):
-            facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
+            whole = Facts.of_one_server(alone.rows, epsilon=Fraction(1))
+            facts = dataclasses.replace(whole, offers=offers)
             assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
         plan = planned(statistic, Facts.of_one_server(alone.rows, 2)).plan
@@ -350,3 +397,52 @@ def test_what_is_no_policy_is_refused_in_a_line(text: str, words: str) -> None:
         parse_policy(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+# --- caps and losses in ρ ---
+
+
+@pytest.mark.parametrize(
+    ("text", "filter"),
+    [
+        ("cap = 3", Filter.of(Fraction(3), 1e-5)),
+        ("cap = 3\ndelta_in_all = 1e-7", Filter.of(Fraction(3), 1e-7)),
+        ('cap = "3, delta = 1e-6"', Filter.of(PrivacyLoss.of(3, 1e-6))),
+        ('cap = "rho 0.1"', Filter.of(PrivacyLoss.concentrated(Fraction(1, 10)), 1e-5)),
+        ('cap = "rho 0.1"\nepsilon_per_question = 900', Filter.of(parse_cap("rho 0.1"), 1e-5)),
+    ],
+)
+def test_a_cap_is_written_as_servers_write_it(text: str, filter: Filter) -> None:
+    assert parse_policy(text).filter == filter
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cap = true", "cap is written 3"),
+        ("cap = [3]", "cap is written 3"),
+        ('cap = "rho x"', "rho must be a positive number"),
+        ("cap = 3\nepsilon_in_all = 3", "say the same: leave one of them out"),
+        ('cap = "3, delta = 1e-6"\ndelta_in_all = 1e-6', "leave delta_in_all out"),
+        ("rho_per_question = 0.1\nepsilon_per_question = 1", "say the same"),
+        ("rho_per_question = true", "rho_per_question is a number above 0"),
+        ("rho_per_question = 0", "rho must be a positive number"),
+    ],
+)
+def test_a_cap_that_is_none_is_one_clear_line(text: str, words: str) -> None:
+    with pytest.raises(LocalError, match=words) as refused:
+        parse_policy(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_policy_in_rho_refuses_what_exceeds_it() -> None:
+    """A curve's noises cost less ρ than its ε would: 0.0075 and not 0.045."""
+    policy = parse_policy("rho_per_question = 0.01")
+    curve = Ecdf(lower=0.0, upper=1.0, thresholds=1024)
+    asked = a_query(statistic=curve, epsilon=Fraction(3, 10))
+    assert policy.refusal(asked) is None
+    more = replace(asked, epsilon=Fraction(2, 5))
+    assert policy.refusal(more) == "it allows rho 0.01 per question, not 0.0133333"
+    gaussian = {"law": "gaussian", "rho": "1/50", "epsilon": Fraction(1, 5)}
+    assert policy.refusal(a_query(**gaussian)) == "it allows rho 0.01 per question, not 0.02"
+    assert policy.refusal(a_query(epsilon=None)) == "it takes part in no answer without noise"

@@ -19,10 +19,10 @@ from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.plans.contract import NoisySum, Points
 from tallyroom.protocols.privacy.mechanisms import laplace_scale
+from tallyroom.protocols.query import Adjacency
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.statistics import Statistic, statistic_names
-from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf

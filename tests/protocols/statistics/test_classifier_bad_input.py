@@ -113,7 +113,9 @@ def test_auc_takes_a_named_positive_label_however_it_is_computed(labels: Column)
     unnamed = Auc(lower=0.0, upper=1.0, bins="8")
     met, same = (planned(each).plan.measured for each in (named, unnamed))
     assert (met(given) == same(plain_ones)).all()
-    assert planned(Auc(positive=positive)).plan.tied_by_rounding(given) == 0
+    pairs = planned(Auc(positive=positive)).plan.pairs
+    assert pairs is not None
+    assert pairs.tied_by_rounding(given) == 0
     assert named.reference(given) == pytest.approx(roc_auc_score(labels == positive, SPREAD))
     reported, same = (labelled(each).measured for each in (named, unnamed))
     assert (reported(given) == same(plain_ones)).all()
