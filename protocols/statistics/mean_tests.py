@@ -99,7 +99,7 @@ class GroupMoments(Encoding):
 
 
 @dataclass(frozen=True)
-class Groups:
+class ComparedGroups:
     """Sizes, means and variances of groups; the last axis is that of the groups. `errors` are the
     variances that noise adds to the means."""
 
@@ -109,7 +109,7 @@ class Groups:
     errors: Column
 
     @classmethod
-    def of(cls, sums: Column, spread: float) -> "Groups":
+    def of(cls, sums: Column, spread: float) -> "ComparedGroups":
         """From (…, groups, 3) counts, Σz and Σz²/2, whose noise has the deviation `spread` in units
         of z. A group has two records at least, and a variance that noise alone would show."""
         sizes = np.maximum(2 * sums[..., 0], LEAST_RECORDS if spread else 1e-9)
@@ -220,11 +220,11 @@ class MeansTest(ReadsNames, BoundedColumn):
         """The groups that are compared. Raises `LocalError` for too few or too many."""
 
     @abstractmethod
-    def statistic(self, groups: Groups) -> Column:
+    def statistic(self, groups: ComparedGroups) -> Column:
         """Large where groups differ; of many draws at once."""
 
     @abstractmethod
-    def told(self, groups: Groups, p_value: float) -> MeanTest:
+    def told(self, groups: ComparedGroups, p_value: float) -> MeanTest:
         """The test of groups in units of the values; without a p-value (NaN) it is that without
         noise."""
 
@@ -258,16 +258,16 @@ class MeansTest(ReadsNames, BoundedColumn):
             sums = np.append(release.records / 2, sums)
         sums = sums.reshape(-1, 3)
         if (noise := release.noise) is None:
-            groups = Groups.of(sums, 0.0)
+            groups = ComparedGroups.of(sums, 0.0)
             test = self.told(self.in_units(groups), math.nan)
             sampling = self.errors(self.in_units(groups), False)
             population = Interval.sampled(test.values(), None, sampling, ANYWHERE)
             return Answer(test, None, release.records, foretold=True, population=population)
         spread = math.sqrt(noise.variance) / STEPS
-        groups = Groups.of(sums, spread)
+        groups = ComparedGroups.of(sums, spread)
         drawn = groups.drawn(self.common(groups), generator_of(release.values))
         drawn = drawn + self._noise(noise, drawn.shape, generator_of(release.values[::-1]))
-        null = self.statistic(Groups.of(drawn, spread))
+        null = self.statistic(ComparedGroups.of(drawn, spread))
         found = float(self.statistic(groups))
         p_value = float((1 + np.count_nonzero(null >= found)) / (1 + DRAWS))
         test = self.told(self.in_units(groups), p_value)
@@ -285,14 +285,14 @@ class MeansTest(ReadsNames, BoundedColumn):
         found[..., 0, 1:] = drawn_noise(noise, (shape[0], 2), generator) / STEPS
         return found
 
-    def common(self, groups: Groups) -> float:
+    def common(self, groups: ComparedGroups) -> float:
         """The mean of all groups under the null."""
         return float((groups.sizes @ groups.means) / groups.sizes.sum())
 
-    def in_units(self, groups: Groups) -> Groups:
+    def in_units(self, groups: ComparedGroups) -> ComparedGroups:
         """The groups in units of the values."""
         middle, half = self.scaled.middle, self.scaled.half
-        return Groups(
+        return ComparedGroups(
             groups.sizes,
             middle + half * groups.means,
             half**2 * groups.variances,
@@ -300,7 +300,7 @@ class MeansTest(ReadsNames, BoundedColumn):
         )
 
     @abstractmethod
-    def errors(self, groups: Groups, of_noise: bool) -> Column:
+    def errors(self, groups: ComparedGroups, of_noise: bool) -> Column:
         """The standard errors of the effects, by the noise or by sampling."""
 
     def samples(self, holdings: Holdings) -> list[Column]:
@@ -319,9 +319,9 @@ class MeansTest(ReadsNames, BoundedColumn):
         variances = np.array(
             [each.var(ddof=1) if len(each) > 1 else np.nan for each in found], dtype=np.float64
         )
-        return self.told(Groups(sizes, means, variances, np.zeros(len(found))), math.nan)
+        return self.told(ComparedGroups(sizes, means, variances, np.zeros(len(found))), math.nan)
 
-    def _rows(self, groups: Groups) -> tuple[tuple[float, ...], ...]:
+    def _rows(self, groups: ComparedGroups) -> tuple[tuple[float, ...], ...]:
         columns = (groups.sizes, groups.means, np.sqrt(groups.variances))
         return tuple(tuple(each.tolist()) for each in columns)
 
@@ -351,17 +351,17 @@ class TTest(MeansTest):
             raise LocalError(f"a t-test compares two groups, not {len(names)}: see anova")
         return names
 
-    def common(self, groups: Groups) -> float:
+    def common(self, groups: ComparedGroups) -> float:
         if self.names:
             return super().common(groups)
         return float(np.clip((self.mean - self.scaled.middle) / self.scaled.half, -1.0, 1.0))
 
-    def difference(self, groups: Groups, mean: float) -> Column:
+    def difference(self, groups: ComparedGroups, mean: float) -> Column:
         means = groups.means
         found: Column = means[..., 0] - (means[..., 1] if self.names else mean)
         return found
 
-    def squared_error(self, groups: Groups) -> Column:
+    def squared_error(self, groups: ComparedGroups) -> Column:
         sizes, variances = groups.sizes, groups.variances
         if self.equal and self.names:
             freedom = np.maximum(sizes - 1, 0.0)
@@ -370,18 +370,18 @@ class TTest(MeansTest):
         found: Column = (variances / sizes).sum(axis=-1)
         return found
 
-    def statistic(self, groups: Groups) -> Column:
+    def statistic(self, groups: ComparedGroups) -> Column:
         whole = self.squared_error(groups) + groups.errors.sum(axis=-1)
         mean = (self.mean - self.scaled.middle) / self.scaled.half
         found: Column = np.abs(self.difference(groups, mean)) / np.sqrt(whole)
         return found
 
-    def errors(self, groups: Groups, of_noise: bool) -> Column:
+    def errors(self, groups: ComparedGroups, of_noise: bool) -> Column:
         squared = groups.errors.sum() if of_noise else self.squared_error(groups)
         found: Column = np.sqrt(np.atleast_1d(squared))
         return found
 
-    def freedom(self, groups: Groups) -> float:
+    def freedom(self, groups: ComparedGroups) -> float:
         own = np.maximum(groups.sizes - 1, 0.0)
         if self.equal or not self.names:
             return float(own.sum())
@@ -389,7 +389,7 @@ class TTest(MeansTest):
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(parts.sum() ** 2 / (parts**2 / own).sum())
 
-    def told(self, groups: Groups, p_value: float) -> MeanTest:
+    def told(self, groups: ComparedGroups, p_value: float) -> MeanTest:
         from scipy.stats import t as student  # slow to load
 
         difference = float(self.difference(groups, self.mean))
@@ -428,7 +428,7 @@ class Anova(MeansTest):
     def named_columns(self) -> tuple[str, ...]:
         return (self.group,)
 
-    def statistic(self, groups: Groups) -> Column:
+    def statistic(self, groups: ComparedGroups) -> Column:
         """F, where noise adds to the variance within."""
         sizes, means = groups.sizes, groups.means
         known = sizes > 0
@@ -443,10 +443,10 @@ class Anova(MeansTest):
             found: Column = between / (len(self.names) - 1) / (own + noisy)
         return found
 
-    def errors(self, groups: Groups, of_noise: bool) -> Column:
+    def errors(self, groups: ComparedGroups, of_noise: bool) -> Column:
         return np.sqrt(groups.errors if of_noise else groups.variances / groups.sizes)
 
-    def told(self, groups: Groups, p_value: float) -> MeanTest:
+    def told(self, groups: ComparedGroups, p_value: float) -> MeanTest:
         from scipy.stats import f  # slow to load
 
         statistic = float(self.statistic(groups))

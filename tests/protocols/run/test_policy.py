@@ -383,7 +383,7 @@ def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
         ("columns = [1]", "list of names"),
         ('aggregators = ["aditive"]', "did you mean additive"),
         ('noise = ["none"]', "there are curator"),
-        ('statistics = ["means"]', "there are auc"),
+        ('statistics = ["means"]', "there are anova, auc"),
         ('units = ["group"]', "there are record, party"),
         ("epsilon_per_question = ", "no TOML"),
         ("minimum_servers = 1\nminimum_servers = 2", "no TOML"),
