@@ -21,8 +21,8 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.ledger import Filter
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
@@ -39,6 +39,7 @@ from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
 from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.misbehaviour import (
     HONEST,
@@ -90,7 +91,9 @@ class Federation:
     `refuse`, `drop`, or a number that takes its place.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
-    makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
+    makes the run reproducible, hence not private. `cap` is the most that servers will release:
+    ε, or as `parse_cap` reads it.
+
     `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
     random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
     the messages of so many phases.
@@ -166,7 +169,7 @@ class Federation:
             self.servers,
             hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
             seed,
-            None if cap is None else parse_epsilon(str(cap)),
+            None if cap is None else parse_cap(str(cap)),
             store,
             self.misbehaviour,
             PeerConfig(peer or kind.peer).way,
@@ -252,12 +255,11 @@ class Federation:
         named = self._named(statistic)
         if where or by:
             named = of_groups(named, where, by, groups or {}, self.data)
-        statistic = self._zoomed(named, whole, unit)
-        if isinstance(statistic, Study):
-            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
-            statistic = statistic.asked_of(self._aggregator.offers)
+        statistic = self._understood(named, whole, options)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            result = self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            more = words_of(named, statistic)
+            return dataclasses.replace(result, notes=(*result.notes, *more))
         study, present = statistic, self.holdings
 
         def put(question: StudyQuestion) -> Result:
@@ -288,31 +290,48 @@ class Federation:
         )
         return dataclasses.replace(result, notes=(*result.notes, words))
 
-    def query(
+    def understood(
         self,
-        statistic: Statistic | Study,
+        question: Statistic | Study | str,
         epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
         delta: float = 0.0,
         noise_law: str = LAPLACE,
         security: str = "",
-    ) -> Query | None:
-        """The query that a question would be, without asking it. None for a study, whose questions
-        follow from answers. Raises `LocalError` for a question that cannot be asked."""
+    ) -> Statistic | Study:
+        """What is put for a question here: itself, or a study that answers it better, or the single
+        question that answers a study. It asks nothing."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
-        statistic = self._zoomed(statistic, whole, unit)
-        if isinstance(statistic, Study):
-            return None
-        return self._question(statistic, self._spec, whole, options, "")[1]
+        return self._understood(question, whole, options)
 
-    def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
-        """A quantile by choices is a study where one choice is not enough."""
-        if not getattr(statistic, "by_max", False):
-            return statistic
-        per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
+    def _understood(
+        self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
+    ) -> Statistic | Study:
+        setting = options.setting(self._setting, whole.loss)
+        found = settled(self._named(question), setting, self.data.bounds)
+        if not isinstance(found, Study):
+            return found
+        found = found.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+        return found.asked_of(self._aggregator.offers)
+
+    def query(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction = 1.0,
+        noise: str | None = None,
+        unit: str = "record",
+        delta: float = 0.0,
+        noise_law: str = LAPLACE,
+        security: str = "",
+        spec: str | None = None,
+    ) -> Query:
+        """The query that a question would be, without asking it; `spec` is another aggregator than
+        the federation's. Raises `LocalError` for a question that cannot be asked."""
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
+        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
+        return self._question(statistic, spec or self._spec, whole, options, "")[1]
 
     def _ask(
         self,
@@ -430,8 +449,9 @@ class Federation:
             bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
         check(query)
-        loss = aggregator_named(query.aggregator).mechanism(query).loss
-        Filter.of(layout.cap, layout.cap_delta).check(loss + query.later, {})
+        spend = query.foreseen(aggregator_named(query.aggregator).mechanism(query).spend)
+        filter = Filter.of(layout.cap, layout.cap_delta)
+        filter.check(filter.counted(spend.loss, spend.concentrated), {})
         return query
 
     def _next_key(self) -> str:
