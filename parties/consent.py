@@ -1,14 +1,14 @@
 """A party's consent: its policy, and the ledger of the questions that it took part in."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.ledger import Filter, LedgerRefusal
+from tallyroom.protocols.privacy.ledger import LedgerRefusal
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
-from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.served import Served
 
@@ -29,7 +29,7 @@ class Consent:
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)
         served = None if store is None else Served(store)
-        self._ledger = Ledger(store and store / LEDGER, Filter(policy.in_all), served)
+        self._ledger = Ledger(store and store / LEDGER, policy.filter, served)
 
     def joined(self, servers: int) -> None:
         """Notes how many servers the federation has, according to the coordinator. The number can
@@ -51,7 +51,7 @@ class Consent:
         not say how much of the budget is left.
         """
         cost = aggregator_named(query.aggregator).mechanism(query).spend
-        spend = Spend(cost.data[:MAX_NAME], query.stream, cost.loss)
+        spend = replace(cost, data=cost.data[:MAX_NAME], receipt=query.stream)
         try:
             self._ledger.record([spend], query.foreseen(spend))
         except LedgerRefusal as error:

@@ -86,18 +86,29 @@ class Reading:
 def from_csv(
     path: Path, roles: dict[str, str], options: Options, also: tuple[str, ...] = ()
 ) -> Dataset:
+    """Reads a file; see `from_table`."""
+    reading = Reading.of(options)
+    return from_table(reading.table(path), path, roles, options, also, reading.decimal)
+
+
+def from_table(
+    table: Table,
+    path: Path,
+    roles: dict[str, str],
+    options: Options,
+    also: tuple[str, ...] = (),
+    decimal: str = POINT,
+) -> Dataset:
     """Reads the columns that roles name, as numbers unless options say otherwise, and those that
     are read `also`, whatever is in them. Reads all columns if no role is given, or if there is a
     `target`, which the other columns predict."""
     missing = missing_rule(options.pop("missing", REFUSE))
-    reading = Reading.of(options)
-    table = reading.table(path)
     party = options.pop("party", None)
     for name in [*roles.values(), *([party] if party else []), *also]:
         check_column(name, table.header)
     asked = list(dict.fromkeys(name for role, name in roles.items() if role != "target"))
     wanted = table.header if "target" in roles or not asked else [*asked, *also]
-    read = {name: table.column(name, reading.decimal) for name in wanted}
+    read = {name: table.column(name, decimal) for name in wanted}
     why = {name: _no_numbers(cells, roles) for name, cells in read.items()}
     found = Dataset(
         path.name,

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from tallyroom.parties.csv_source import Options, check_column, from_csv
+from tallyroom.parties.csv_source import Options, check_column, from_csv, from_table
+from tallyroom.parties.databases import PARQUET, SQLITE, parquet_table, sqlite_table
 from tallyroom.parties.dataset import Dataset as Dataset
 from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
 from tallyroom.parties.tables import FILES, HeaderError
@@ -47,6 +48,13 @@ def read(spec: str, also: tuple[str, ...] = ()) -> Dataset:
     published, colon, file = source.partition(":")
     if colon and published in PUBLISHED:
         dataset = _with_schema(from_csv(Path(file), roles, options, also), published)
+    elif source.startswith(SQLITE):
+        file = source.removeprefix(SQLITE)
+        if not (query := options.pop("query", "")):
+            raise LocalError(f"{source}: which records? give ?query=SELECT …")
+        dataset = from_table(sqlite_table(Path(file), query), Path(file), roles, options, also)
+    elif source.endswith(PARQUET) and not source.startswith("csv:"):
+        dataset = from_table(parquet_table(Path(source)), Path(source), roles, options, also)
     elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
         dataset = from_csv(Path(source.removeprefix("csv:")), roles, options, also)
     else:

@@ -513,12 +513,17 @@ class Query:
     @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        return Spend(self.data, self.run.hex(), self.loss)
+        loss, in_rho = self.loss, self.concentrated
+        known = None if in_rho == loss.as_concentrated() else in_rho
+        return Spend(self.data, self.run.hex(), loss, known)
 
     def foreseen(self, spend: Spend) -> Spend:
         """What a ledger must have room for before this question is answered: its own release, and
         the rest of its study. Nothing is charged by it."""
-        return replace(spend, loss=spend.loss + self.later)
+        if self.later.nothing:
+            return spend
+        later = self.later.as_concentrated()
+        return replace(spend, loss=spend.loss + self.later, in_rho=spend.concentrated + later)
 
     @property
     def release(self) -> tuple[object, ...]:

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import grpc
@@ -16,7 +15,7 @@ import numpy as np
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
-from tallyroom.protocols.privacy.ledger import Composition, Filter
+from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
 from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
@@ -53,7 +52,7 @@ class CoordinatorConfig:
     servers: tuple[str, ...]
     listen: str = "127.0.0.1:0"
     store: Path | None = None
-    cap: Fraction | None = None
+    cap: Cap = None
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
     metrics: str | None = None

@@ -4,14 +4,13 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.identity.vouchers import Vouchers
-from tallyroom.protocols.privacy.ledger import Composition, Filter
+from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
 from tallyroom.protocols.run.receipts import decode_receipt, signer, standing_of
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role, last_number
@@ -47,7 +46,7 @@ class ServerConfig:
     credentials: Credentials
     listen: str = "127.0.0.1:0"
     store: Path | None = None
-    cap: Fraction | None = None
+    cap: Cap = None
     seed: int | None = None
     metrics: str | None = None
     cap_delta: float | None = None

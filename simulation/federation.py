@@ -21,8 +21,8 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
-from tallyroom.protocols.privacy.ledger import Filter
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
@@ -90,7 +90,9 @@ class Federation:
     `refuse`, `drop`, or a number that takes its place.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
-    makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
+    makes the run reproducible, hence not private. `cap` is the most that servers will release:
+    ε, or as `parse_cap` reads it.
+
     `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
     random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
     the messages of so many phases.
@@ -166,7 +168,7 @@ class Federation:
             self.servers,
             hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
             seed,
-            None if cap is None else parse_epsilon(str(cap)),
+            None if cap is None else parse_cap(str(cap)),
             store,
             self.misbehaviour,
             PeerConfig(peer or kind.peer).way,
@@ -430,8 +432,9 @@ class Federation:
             bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
         check(query)
-        loss = aggregator_named(query.aggregator).mechanism(query).loss
-        Filter.of(layout.cap, layout.cap_delta).check(loss + query.later, {})
+        spend = query.foreseen(aggregator_named(query.aggregator).mechanism(query).spend)
+        filter = Filter.of(layout.cap, layout.cap_delta)
+        filter.check(filter.counted(spend.loss, spend.concentrated), {})
         return query
 
     def _next_key(self) -> str:

@@ -1,7 +1,9 @@
 """The durable ledger: every loss that was spent, in SQLite, written before anything is released.
 
 Servers, the coordinator and deployed parties each keep one. Its column `epsilon` has the text of a
-loss (`PrivacyLoss.text`), which begins with `rho` where the loss is concentrated.
+loss (`PrivacyLoss.text`), which begins with `rho` where the loss is concentrated. The column `rho`
+has the text of the same loss in ρ, where the release knew it from the law of its noise; else, as in
+all rows from before there was such a column, ρ follows from ε.
 """
 
 import sqlite3
@@ -11,12 +13,18 @@ from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, NotWritten
 from tallyroom.protocols.privacy.composition import composed_epsilon
-from tallyroom.protocols.privacy.ledger import ANYTHING, Charges, Filter, Totals
+from tallyroom.protocols.privacy.ledger import (
+    ANYTHING,
+    Charges,
+    Filter,
+    Totals,
+    adaptive_epsilon,
+)
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.served import Served
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 0.5
 """How long to wait for another process that holds the ledger; whoever needs it tries again."""
 
@@ -62,14 +70,26 @@ class Ledger:
                 f"{SCHEMA_VERSION})"
             )
         if version == SCHEMA_VERSION:
-            self._db.execute("SELECT receipt, data, epsilon, delta, written FROM spends LIMIT 1")
+            columns = "receipt, data, epsilon, delta, written, rho, rho_delta"
+            self._db.execute(f"SELECT {columns} FROM spends LIMIT 1")
             return  # nothing is written: a ledger can be opened where the disk is full
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS spends ("
-            "receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL, "
-            "delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
-        )
-        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Makes the table, or that of an older version into today's: all of it or nothing."""
+        self._db.execute("BEGIN IMMEDIATE")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version < 1:
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS spends ("
+                "receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL, "
+                "delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+            )
+        if version < SCHEMA_VERSION:  # another keeper of the file may have been quicker
+            self._db.execute("ALTER TABLE spends ADD COLUMN rho TEXT")
+            self._db.execute("ALTER TABLE spends ADD COLUMN rho_delta REAL")
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._db.execute("COMMIT")
 
     def totals(self) -> Totals:
         return Totals.of(self._charges())
@@ -77,6 +97,23 @@ class Ledger:
     def tight(self, delta: float) -> float:
         """The ε of everything at a total of `delta`, by optimal composition."""
         return composed_epsilon(self._charges(), delta)
+
+    def adaptive(self, delta: float) -> float:
+        """The ε of everything at a total of `delta`, each by its ρ, whoever chose the questions."""
+        return adaptive_epsilon(self._charges_in_rho(), delta)
+
+    def in_rho(self) -> dict[str, PrivacyLoss]:
+        """The loss of every receipt in ρ."""
+        query = "SELECT receipt, epsilon, delta, rho, rho_delta FROM spends"
+        return {receipt: _in_rho(*known) for receipt, *known in self._db.execute(query)}
+
+    def _charges_in_rho(self) -> Charges:
+        found: dict[PrivacyLoss, int] = {}
+        query = "SELECT epsilon, delta, rho, rho_delta, COUNT(*) FROM spends GROUP BY 1, 2, 3, 4"
+        for *known, count in self._db.execute(query):
+            loss = _in_rho(*known)
+            found[loss] = found.get(loss, 0) + count
+        return found
 
     def _charges(self) -> Charges:
         query = "SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2"
@@ -104,8 +141,10 @@ class Ledger:
         """Raises `LedgerRefusal` if `spend` would be refused now, `NotWritten` if that cannot be
         known now. Writes nothing."""
         with _tried("read"):
-            if self.filter != ANYTHING and not self.has(spend):
-                self.filter.check(spend.loss, self._charges())
+            if self.filter == ANYTHING or self.has(spend):
+                return
+            charges = self._charges_in_rho() if self.filter.concentrated else self._charges()
+            self.filter.check(self.filter.counted(spend.loss, spend.concentrated), charges)
 
     def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.
@@ -133,9 +172,12 @@ class Ledger:
                     self._db.execute("ROLLBACK")
 
     def _insert(self, spend: Spend) -> None:
+        known = spend.in_rho
+        in_rho = (None, None) if known is None else (known.text, known.written_delta)
         self._db.execute(
-            "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
-            (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta),
+            "INSERT INTO spends (receipt, data, epsilon, delta, rho, rho_delta) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta, *in_rho),
         )
 
     def probe(self) -> None:
@@ -149,6 +191,13 @@ class Ledger:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _in_rho(text: str, delta: float, rho: str | None, rho_delta: float | None) -> PrivacyLoss:
+    """The loss of a row in ρ."""
+    if rho is None:
+        return PrivacyLoss.read(text, delta).as_concentrated()
+    return PrivacyLoss.read(rho, rho_delta)
 
 
 @contextmanager

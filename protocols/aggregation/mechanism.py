@@ -84,7 +84,9 @@ class Mechanism(ABC):
     @property
     def spend(self) -> Spend:
         """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
-        return Spend(self.query.data, self.query.run.hex(), self.loss)
+        loss, in_rho = self.loss, self.concentrated
+        known = None if in_rho == loss.as_concentrated() else in_rho
+        return Spend(self.query.data, self.query.run.hex(), loss, known)
 
 
 def draw_noise(

@@ -1,7 +1,6 @@
 """What two servers compute together, in garbled circuits on what they share.
 
-Server 0 garbles and must follow the protocol: one that deviates can leave out noise, or open other
-things than were asked.
+How sure either server is that the other did what it must is a level that the query says (`levels`).
 
 Most questions need none of it, so its modules are loaded when a name is first used.
 """

@@ -7,11 +7,11 @@
                   anything is opened or released (`computation.BothWays`)
 
 Which is the default was measured (`tally bench hostile`): for 1,024 noises `covert` costs 2.2 times
-the CPU and 1.3 times the bytes of `semi-honest`, and `malicious` 2.0 times both. At the same CPU
-the latter prevents what the former punishes: under `covert` at λ = 2 a server that leaves out noise
-reads the exact answer every other time, before anybody accuses it, where dual execution (Mohassel
-and Franklin, PKC 2006; Huang, Katz and Evans, IEEE S&P 2012) releases nothing, and tells one
-predicate. So `malicious` is the default, and `covert` is for those whom a certificate serves
+the CPU and 1.3 times the bytes of `semi-honest`, and `malicious` 2.1 and 2.0 times. At about the
+same CPU the latter prevents what the former punishes: under `covert` at λ = 2 a server that leaves
+out noise reads the exact answer every other time, before anybody accuses it, where dual execution
+(Mohassel and Franklin, PKC 2006; Huang, Katz and Evans, IEEE S&P 2012) releases nothing, and tells
+one predicate. So `malicious` is the default, and `covert` is for those whom a certificate serves
 better: where servers have a name to lose. Authenticated garbling (Wang, Ranellucci and Katz, CCS
 2017), which leaks nothing, would take 2κ + 8ρ bits an AND (Dittmer, Ishai, Lu and Ostrovsky, CRYPTO
 2022), more than twice what a half gate does, and a preprocessing of its own: it is not here.

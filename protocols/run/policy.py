@@ -8,14 +8,21 @@ import math
 import tomllib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.levels import Level
-from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA
-from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written
+from tallyroom.protocols.privacy.ledger import (
+    DEFAULT_CAP_DELTA,
+    Cap,
+    Composition,
+    Filter,
+    parse_cap,
+)
+from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written, parse_rho
 from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
 from tallyroom.protocols.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from tallyroom.protocols.registry import STUDIES, registered
@@ -45,7 +52,9 @@ class Policy:
     in whatever way they are computed, or as they are put, which is one way alone. `public_columns`
     are those that a question may take for public: it then tells of them without noise, and who asks
     must not choose that. A question loses `per_question` at most for the unit that it protects; if
-    that is unbounded, answers without noise are allowed. The party's ledger enforces `in_all`.
+    that is unbounded, answers without noise are allowed. The party's ledger enforces `in_all`,
+    under which losses add up by `composition`.
+
     `grouping_columns` are those that may decide which records an answer is about (`--where`,
     `--by`); None allows all, and an empty set answers for all records alone.
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
@@ -68,9 +77,15 @@ class Policy:
     units: frozenset[str] = frozenset(UNITS)
     per_question: PrivacyLoss = PER_QUESTION
     in_all: PrivacyLoss = IN_ALL
+    composition: Composition = Composition.SUM
     honest_servers: int | None = None
     weighed_outputs: bool = False
     security: Names = None
+
+    @property
+    def filter(self) -> Filter:
+        """What the party's ledger lets be spent."""
+        return Filter(self.in_all, self.composition)
 
     def in_federation(self, servers: int) -> "Policy":
         """The same where nothing is left to how many servers the federation has."""
@@ -170,7 +185,8 @@ class Policy:
         return _unless_named("aggregator", name, self.aggregators)
 
     def _cost(self, query: Query) -> str | None:
-        most, loss = self.per_question, aggregator_named(query.aggregator).mechanism(query).loss
+        most, mechanism = self.per_question, aggregator_named(query.aggregator).mechanism(query)
+        loss = mechanism.loss if most.rho is None else mechanism.concentrated
         if most.bounded and not loss.bounded:
             return "it takes part in no answer without noise"
         if loss.delta > most.delta:
@@ -191,6 +207,8 @@ _LOSSES = {
     "delta_in_all": float(IN_ALL.delta),
 }
 """The keys of a policy that make up its losses, with what they are if left out."""
+_INSTEAD = {"cap": ("epsilon_in_all",), "rho_per_question": ("epsilon_per_question",)}
+"""Keys, and those that they take the place of."""
 
 
 def _unless_named(kind: str, name: str, allowed: Names) -> str | None:
@@ -213,12 +231,26 @@ def parse_policy(text: str) -> Policy:
     read = {key: _READERS[key](key, value) for key, value in given.items()}
     for kind in ("epsilon", "delta"):
         each, total = f"{kind}_per_question", f"{kind}_in_all"
-        if each in given and total not in given and read[each] > _LOSSES[total]:
+        known = total in given or "cap" in given
+        if each in given and not known and read[each] > _LOSSES[total]:
             raise LocalError(f"{each} is above {total}, which is {_LOSSES[total]:g} if left out")
+    for key, others in _INSTEAD.items():
+        if key in given and (both := [other for other in others if other in given]):
+            raise LocalError(f"{key} and {both[0]} say the same: leave one of them out")
+    whole = read.get("cap")
+    if isinstance(whole, PrivacyLoss) and whole.delta and "delta_in_all" in given:
+        raise LocalError("cap has a delta of its own: leave delta_in_all out")
+    cap, rho = read.pop("cap", None), read.pop("rho_per_question", None)
     losses = {key: read.pop(key, default) for key, default in _LOSSES.items()}
     for which in ("per_question", "in_all"):
         epsilon, delta = losses[f"epsilon_{which}"], losses[f"delta_{which}"]
         read[which] = PrivacyLoss.of(None if math.isinf(epsilon) else as_written(epsilon), delta)
+    if rho is not None:
+        delta = as_written(losses["delta_per_question"])
+        read["per_question"] = PrivacyLoss(None, delta, rho)
+    if "cap" in given:
+        filter = Filter.of(cap, losses["delta_in_all"])
+        read |= {"in_all": filter.cap, "composition": filter.composition}
     return Policy(**read)
 
 
@@ -254,6 +286,18 @@ def _names(key: str, value: object) -> frozenset[str]:
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise LocalError(f"{key} is a list of names, and not an empty one")
     return frozenset(value)
+
+
+def _cap(key: str, value: object) -> Cap:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise LocalError(f'{key} is written 3, "3, delta = 1e-6" or "rho 0.1", not {value!r:.40}')
+    return parse_cap(str(value))
+
+
+def _rho(key: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise LocalError(f"{key} is a number above 0, not {value!r:.40}")
+    return parse_rho(str(value))
 
 
 def _names_or_none(key: str, value: object) -> frozenset[str]:
@@ -301,6 +345,8 @@ _READERS: dict[str, Reader] = {
     "grouping_columns": _names_or_none,
     "units": partial(_chosen, UNITS),
     "weighed_outputs": _yes_or_no,
+    "cap": _cap,
+    "rho_per_question": _rho,
     "security": partial(_chosen, tuple(Level)),
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,

@@ -15,11 +15,18 @@ from tallyroom.protocols.wire.messages import Message
 @dataclass(frozen=True)
 class Spend:
     """The privacy loss of a step. `receipt` names what is paid for: paying twice for the same
-    receipt costs once."""
+    receipt costs once. `in_rho` is the same loss in ρ, where its mechanism knows that from its law;
+    None where it follows from `loss`."""
 
     data: str
     receipt: str
     loss: PrivacyLoss
+    in_rho: PrivacyLoss | None = None
+
+    @property
+    def concentrated(self) -> PrivacyLoss:
+        """The loss in ρ."""
+        return self.loss.as_concentrated() if self.in_rho is None else self.in_rho
 
 
 @dataclass(frozen=True)

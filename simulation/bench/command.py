@@ -33,6 +33,7 @@ BENCHMARKS = {
         "reading",
         "scale",
         "metering",
+        "noise",
     )
 }
 

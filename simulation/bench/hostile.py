@@ -1,11 +1,12 @@
 """What it costs to survive liars: pairs with bounded outputs, beside those that are weighed, and
-noise that two servers draw both ways, beside noise that server 0 alone garbles.
+noise that two servers draw at each level of security, beside noise that server 0 alone garbles.
 
 All roles in one process. `cpu_s` is the CPU time of the whole run, all roles together, the best of
 some runs taken in turns; `mb` all that was sent. Ratios are to the same run with its outputs
 weighed.
 """
 
+import datetime as dt
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -13,21 +14,18 @@ from fractions import Fraction
 import numpy as np
 
 from tallyroom.parties.data import Dataset
-from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
-from tallyroom.protocols.joint.computation import (
-    Name,
-    Program,
-    Task,
-    coins,
-    computation,
-    instances_that_fit,
-)
+from tallyroom.protocols.joint.computation import Name, computation
+from tallyroom.protocols.joint.levels import Level, Security
 from tallyroom.protocols.joint.noise import draw_noise
-from tallyroom.protocols.joint.noise_circuit import JointLaplace, JointNoise
+from tallyroom.protocols.joint.noise_circuit import JointLaplace
 from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.receipts import standing_of
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.bench.row import Row
 from tallyroom.simulation.federation import Federation
 
@@ -41,50 +39,55 @@ def rows(parties: int = PARTIES, records: int = RECORDS, served: int = SERVED) -
     statistics = (Gini(value="score"), Auc(score="score", label="label"))
     found = [_bounded(each, parties, records) for each in statistics]
     by_servers = [replace(each, meet="servers") for each in statistics]
-    return [_joint(NOISES)] + found + [_bounded(each, parties, served) for each in by_servers]
+    return _joint(NOISES) + found + [_bounded(each, parties, served) for each in by_servers]
 
 
-def _one_way(noise: JointNoise, count: int, randomness: Randomness) -> Program:
-    """Noise as a server 0 that is trusted would garble it."""
-    form, source = IntegerShares(noise.words), randomness.derive("coins")
-    most = instances_that_fit(noise.circuit, form)
-    for start in range(0, count, most):
-        yield Task(noise.circuit, form, coins(source, min(most, count - start), noise.coins))
-
-
-def _joint(count: int) -> Row:
-    """Noise of a histogram at ε = 1 and δ = 2^-40, both ways and one way; the base transfers of
-    the two servers were made before."""
+def _joint(count: int) -> list[Row]:
+    """Noise of a histogram at ε = 1 and δ = 2^-40, at each level; the base transfers of the two
+    servers were made before. All of it is before there is data."""
     noise = JointLaplace.spending(Fraction(2), Fraction(1), 2.0**-40, count)
     sources = [Randomness.from_seed(1, f"server-{index}") for index in (0, 1)]
     bases = [BaseTransfers(source) for source in sources]
-    spent = {"both": float("inf"), "one": float("inf")}
-    sent = dict.fromkeys(spent, 0)
+    standings = _standings()
+    spent = dict.fromkeys(Level, float("inf"))
+    sent = dict.fromkeys(Level, 0)
     for turn in range(1 + REPEATS):
-        for way in spent:
-            programs = [
-                draw_noise(noise, count, source, index)
-                if way == "both"
-                else _one_way(noise, count, source)
-                for index, source in enumerate(sources)
-            ]
-            name = Name(bytes([turn]), way)
+        for level in Level:
+            name = Name(bytes([turn]), level)
             ends = [
-                computation(index, name, programs[index], bases[index], sources[index])
+                computation(
+                    index,
+                    name,
+                    draw_noise(noise, count, sources[index], index, None, Security(level)),
+                    bases[index],
+                    sources[index],
+                    standings[index],
+                )
                 for index in (0, 1)
             ]
-            start, body, to, sent[way] = time.process_time(), ends[1].start(), 0, 0
+            start, body, to, sent[level] = time.process_time(), ends[1].start(), 0, 0
             while body is not None:
-                sent[way] += body.size
+                sent[level] += body.size
                 body, to = ends[to].take(body), 1 - to
             if turn:  # the first is the servers' first meeting
-                spent[way] = min(spent[way], time.process_time() - start)
+                spent[level] = min(spent[level], time.process_time() - start)
+    return [_level(count, level, spent, sent) for level in (Level.MALICIOUS, Level.COVERT)]
+
+
+def _standings() -> list[Standing]:
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    authority = Authority.create("bench", now, day)
+    return [standing_of(authority.issue(Identity(Role.SERVER, i, i), now, day)) for i in range(2)]
+
+
+def _level(count: int, level: Level, spent: dict[Level, float], sent: dict[Level, int]) -> Row:
     ratios = {
-        "one way CPU": spent["both"] / spent["one"],
-        "one way bytes": sent["both"] / sent["one"],
+        "one way CPU": spent[level] / spent[Level.SEMI_HONEST],
+        "one way bytes": sent[level] / sent[Level.SEMI_HONEST],
     }
-    details = {"cpu_s": spent["both"], "mb": sent["both"] / 1e6}
-    return Row(f"checked-joint-{count}", count / spent["both"], "noises/CPU s", ratios, details)
+    details = {"cpu_s": spent[level], "mb": sent[level] / 1e6}
+    name = "checked" if level is Level.MALICIOUS else str(level)
+    return Row(f"{name}-joint-{count}", count / spent[level], "noises/CPU s", ratios, details)
 
 
 def _bounded(statistic: Pairs, parties: int, records: int) -> Row:

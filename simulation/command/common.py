@@ -65,9 +65,14 @@ class SimulationOptions:
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers may release in total.")] = (
-        None
-    )
+    cap: Annotated[
+        str | None,
+        option(
+            PRIVACY,
+            "The most that servers may release in total: ε; `3, delta = 1e-6`, added up in ρ; or "
+            "`rho 0.1`.",
+        ),
+    ] = None
     cap_delta: Annotated[
         float | None, option(PRIVACY, "The most δ that servers may release in total.")
     ] = None

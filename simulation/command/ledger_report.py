@@ -11,7 +11,7 @@ import typer
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Totals
-from tallyroom.protocols.privacy.loss import PrivacyLoss, parse_epsilon
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss, parse_epsilon
 from tallyroom.simulation.command.common import Json
 from tallyroom.simulation.command.reconcile import names_of, reconcile
 from tallyroom.simulation.command.restore import restore
@@ -22,12 +22,20 @@ FILE = "ledger.sqlite"
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """`tight` is the ε of all spends at a total of `delta`, by optimal composition."""
+    """`tight` is the ε of all spends at a total of `delta`, by optimal composition of their ε and
+    δ; `adaptive` that of their ρ. `in_rho` is each receipt's loss in ρ."""
 
     rows: list[tuple[str, str, str, float, str]]
     totals: Totals
     delta: float
     tight: float
+    adaptive: float
+    in_rho: dict[str, PrivacyLoss]
+
+    @property
+    def rho(self) -> PrivacyLoss:
+        """All with noise together in ρ."""
+        return sum((loss for loss in self.in_rho.values() if loss.bounded), NO_LOSS)
 
     def as_json(self) -> dict[str, object]:
         noisy = self.totals.noisy
@@ -39,8 +47,19 @@ class LedgerReport:
             "delta": float(noisy.delta),
             "releases_without_noise": self.totals.exact,
             "tight": {"epsilon": _plain(self.tight), "delta": self.delta},
+            "adaptive": {
+                "epsilon": _plain(self.adaptive),
+                "delta": self.delta,
+                "rho_with_noise": self.rho.size,
+            },
             "spends": [
-                {"receipt": receipt, "data": data, **loss.encode(), "written": written}
+                {
+                    "receipt": receipt,
+                    "data": data,
+                    **loss.encode(),
+                    "in_rho": _plain(self.in_rho[receipt].size),
+                    "written": written,
+                }
                 for receipt, data, loss, written in self.spends()
             ],
         }
@@ -68,6 +87,11 @@ class LedgerReport:
                 f"composed: ε {self.tight:.4g} at δ {self.delta:g}, if no question's ε was "
                 "chosen by an earlier answer"
             )
+        if not math.isinf(self.adaptive):
+            yield (
+                f"in rho: ρ {self.rho.size:.4g}, hence ε {self.adaptive:.4g} at δ {self.delta:g}, "
+                "whoever chose the questions and when"
+            )
 
 
 def read_ledger(path: Path, delta: float) -> LedgerReport:
@@ -79,7 +103,14 @@ def read_ledger(path: Path, delta: float) -> LedgerReport:
         raise LocalError(f"no ledger at {path}")
     ledger = Ledger(found)
     try:
-        return LedgerReport(ledger.rows(), ledger.totals(), delta, ledger.tight(delta))
+        return LedgerReport(
+            ledger.rows(),
+            ledger.totals(),
+            delta,
+            ledger.tight(delta),
+            ledger.adaptive(delta),
+            ledger.in_rho(),
+        )
     finally:
         ledger.close()
 

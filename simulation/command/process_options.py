@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Coroutine
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +10,8 @@ import typer
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.certificates import Credentials, validity_of
-from tallyroom.protocols.privacy.ledger import Composition
-from tallyroom.protocols.privacy.loss import parse_epsilon
+from tallyroom.protocols.privacy.ledger import Cap as Limit
+from tallyroom.protocols.privacy.ledger import Composition, parse_cap
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
 from tallyroom.simulation.command.messages import say
@@ -25,7 +24,12 @@ Lifetime = Annotated[float, typer.Option(help="How many days party certificates 
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
 Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and received messages.")]
 Cap = Annotated[
-    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon that is ever released.")
+    str | None,
+    typer.Option(
+        envvar="TALLY_CAP",
+        help="The most that is ever released: epsilon; `3, delta = 1e-6`, added up in rho; or "
+        "`rho 0.1`.",
+    ),
 ]
 CapDelta = Annotated[
     float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta that is ever released.")
@@ -50,9 +54,9 @@ MetricsAt = Annotated[
 ]
 
 
-def limit_of(cap: str | None) -> Fraction | None:
+def limit_of(cap: str | None) -> Limit:
 
-    return parse_epsilon(cap) if cap else None
+    return parse_cap(cap) if cap else None
 
 
 def days_of(lifetime: float) -> dt.timedelta:
@@ -78,7 +82,7 @@ def has_expired(folder: Path, role: Role) -> bool:
     return validity_of(read_identity(folder, role).certificate).ends < dt.datetime.now(dt.UTC)
 
 
-def check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
+def check_safe(role: str, store: Path | None, cap: Limit, insecure: bool) -> None:
     """Raises `LocalError` for a process that would release without limit or forget its releases."""
     missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
     if missing and not insecure:

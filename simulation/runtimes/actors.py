@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from tallyroom.protocols.aggregation.contract import Bulk, Ids, Memory
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError, words_of_the_command
 from tallyroom.protocols.identity.certificates import Credentials
 from tallyroom.protocols.identity.vouchers import Vouchers
-from tallyroom.protocols.privacy.ledger import Filter
+from tallyroom.protocols.privacy.ledger import Cap, Filter
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -118,7 +117,7 @@ class ToldConsent(Consent):
     def __init__(self, policy: Policy, store: Path | None) -> None:
         super().__init__(policy, store)
         self._ledger.close()
-        self.ledger = ToldLedger(store and store / LEDGER, Filter(policy.in_all))
+        self.ledger = ToldLedger(store and store / LEDGER, policy.filter)
         self._ledger = self.ledger
 
 
@@ -136,7 +135,7 @@ class Recipe(ABC):
     @abstractmethod
     def make(self) -> tuple[Participant, ToldLedger | None]: ...
 
-    def _ledger(self, cap: Fraction | None, cap_delta: float | None) -> ToldLedger:
+    def _ledger(self, cap: Cap, cap_delta: float | None) -> ToldLedger:
         if self.store is None:
             return ToldLedger(None, Filter.of(cap, cap_delta))
         self.store.mkdir(parents=True, exist_ok=True)
@@ -171,7 +170,7 @@ class ServerRecipe(Recipe):
 
     index: int
     credentials: Credentials
-    cap: Fraction | None
+    cap: Cap
     cap_delta: float | None
     bulk: Callable[[], Bulk] = Memory
 
@@ -196,7 +195,7 @@ class CoordinatorRecipe(Recipe):
     version: bytes
     certificates: tuple[bytes, ...]
     seeded: bool
-    cap: Fraction | None
+    cap: Cap
     cap_delta: float | None
 
     def make(self) -> tuple[Coordinator, ToldLedger]:

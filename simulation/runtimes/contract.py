@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.ledger import Cap
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.evidence import Evidence
@@ -35,7 +35,7 @@ class Layout:
     servers: int
     hosts: int
     seed: int | None = None
-    cap: Fraction | None = None
+    cap: Cap = None
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
     peer: str = "direct"

@@ -17,6 +17,7 @@ from typing import ClassVar
 from google.protobuf.json_format import Parse, ParseError
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.ledger import cap_text
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.question import Question
 from tallyroom.protos import tally_pb2 as pb
@@ -134,7 +135,7 @@ class Docker(Runtime):
             **os.environ,
             "PARTIES": str(len(self.layout.holdings.ids)),
             "SERVERS": str(self.layout.servers),
-            "CAP": "inf" if self.layout.cap is None else str(self.layout.cap),
+            "CAP": cap_text(self.layout.cap),
             "CAP_DELTA": str(ANY_DELTA if self.layout.cap_delta is None else self.layout.cap_delta),
             "INSECURE": "1",  # a simulation permits everything
         }

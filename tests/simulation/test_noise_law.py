@@ -7,6 +7,7 @@ import pytest
 
 from tallyroom import Federation
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
@@ -56,6 +57,28 @@ def test_ledgers_and_receipts_say_what_the_law_says(
     assert result.interval.errors == pytest.approx((2 * float(noises) * law.variance) ** 0.5)
     half = (result.interval.high - result.interval.low) / 2
     assert half.max() == law.quantile(0.975, 2 * noises)
+
+
+def test_gaussian_noise_is_charged_in_rho_and_a_cap_in_rho_refuses_what_exceeds_it() -> None:
+    with Federation(parties=8, data=DATA, seed=3, cap="rho 0.05") as federation:
+        for _ in range(2):
+            result = federation.run(COUNTS, epsilon="rho 0.02", noise_law="gaussian", fresh=True)
+        assert result.privacy.loss == PrivacyLoss.concentrated(Fraction(1, 50))
+        ledgers = federation.runtime._ledgers  # type: ignore[attr-defined]
+        assert [row[2] for row in ledgers[0].rows()] == ["rho 1/50"] * 2
+        with pytest.raises(LocalError, match=r"rho 0\.02 refused: 0\.01 of 0\.05 is left"):
+            federation.run(COUNTS, epsilon="rho 0.02", noise_law="gaussian", fresh=True)
+        with pytest.raises(LocalError, match=r"rho 0\.06 refused"):
+            federation.run(COUNTS, epsilon="rho 0.06", noise_law="gaussian")
+        assert len(ledgers[0].rows()) == 2
+
+
+def test_rho_is_refused_under_a_cap_of_epsilon_alone_before_anything_is_asked() -> None:
+    with (
+        Federation(parties=8, data=DATA, seed=3, cap=3) as federation,
+        pytest.raises(LocalError, match="write the cap as `3, delta = 1e-6`"),
+    ):
+        federation.run(COUNTS, epsilon="rho 0.02", noise_law="gaussian")
 
 
 def test_a_study_refuses_it_before_anything_is_asked() -> None:

@@ -240,6 +240,15 @@ def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     quarter = Spend("d", "r", PrivacyLoss.of(Fraction(1, 4)))
     ledger.record([quarter, Spend("d", "s", UNBOUNDED)])
     ledger.close()
+    curves = Ledger(tmp_path / "work" / "curves.sqlite")
+    curve = (PrivacyLoss.of(Fraction(1, 10)), PrivacyLoss.concentrated(Fraction(1, 1200)))
+    curves.record([Spend("d", str(number), *curve) for number in range(100)])
+    curves.close()
+    shown = tally_here("ledger", "curves.sqlite", "--delta", "1e-6").stdout
+    assert "in rho: ρ 0.08333, hence ε 1.94 at δ 1e-06, whoever chose the questions" in shown
+    found = json.loads(tally_here("ledger", "curves.sqlite", "--json", "--delta", "1e-6").stdout)
+    assert 1.93 < found["adaptive"]["epsilon"] < 1.95
+    assert found["spends"][0]["in_rho"] == float(Fraction(1, 1200))
     found = json.loads(tally_here("ledger", "l.sqlite", "--json").stdout)
     assert (found["spent"], found["spent_with_noise"]) == ("inf", 0.25)
     assert found["releases_without_noise"] == 1

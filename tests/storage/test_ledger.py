@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition, Filter, LedgerRefusal
+from tallyroom.protocols.privacy.ledger import (
+    DEFAULT_CAP_DELTA,
+    Composition,
+    Filter,
+    LedgerRefusal,
+    parse_cap,
+)
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.ledger import SCHEMA_VERSION, Ledger
@@ -286,4 +292,95 @@ def test_a_commit_that_fails_leaves_no_transaction_open(tmp_path: Path) -> None:
     reader.close()
     ledger.record([spend("a")])
     assert [row[0] for row in ledger.rows()] == ["a"]
+    ledger.close()
+
+
+# --- losses that are known in ρ ---
+
+CURVE = PrivacyLoss.concentrated(Fraction(1, 1200))
+"""Of a curve at ε = 0.1, whose six counts move by one each."""
+
+
+def a_curve(receipt: str) -> Spend:
+    return Spend("data", receipt, PrivacyLoss.of(Fraction(1, 10)), CURVE)
+
+
+def test_a_loss_in_rho_is_kept_beside_epsilon_and_counts_under_a_cap_in_rho(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path, Filter.of(parse_cap("rho 1/600")))
+    ledger.record([a_curve("a"), a_curve("b")])
+    ledger.close()
+    again = Ledger(path, Filter.of(parse_cap("rho 1/600")))
+    assert again.in_rho() == {"a": CURVE, "b": CURVE}
+    assert again.totals().noisy == PrivacyLoss.of(Fraction(1, 5))
+    with pytest.raises(LedgerRefusal, match=r"rho 0\.000833333 refused: 0 of 0\.00166667 is left"):
+        again.record([a_curve("c")])
+    again.record([a_curve("a")])  # paid for
+    again.close()
+    by_epsilon = Ledger(path, Filter.of(Fraction(1, 5)))
+    with pytest.raises(LedgerRefusal, match=r"epsilon 0\.1 refused: 0 of 0\.2 is left"):
+        by_epsilon.record([a_curve("c")])
+    by_epsilon.close()
+
+
+def test_a_cap_with_delta_holds_more_curves_than_plain_sums() -> None:
+    plain, in_rho = (
+        Ledger(None, Filter.of(Fraction(2), 1e-6)),
+        Ledger(None, Filter.of(parse_cap("2, delta = 1e-6"))),
+    )
+    with pytest.raises(LedgerRefusal):
+        plain.record([a_curve(str(number)) for number in range(21)])
+    in_rho.record([a_curve(str(number)) for number in range(100)])
+    assert in_rho.adaptive(1e-6) <= 2
+    with pytest.raises(LedgerRefusal, match="would come to epsilon 2"):
+        in_rho.record([a_curve(f"more {number}") for number in range(20)])
+    assert len(in_rho.rows()) == 100
+
+
+OLD = """
+CREATE TABLE spends (receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL,
+    delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+INSERT INTO spends (receipt, data, epsilon, delta) VALUES ('a', 'd', '1/10', 0.0);
+INSERT INTO spends (receipt, data, epsilon, delta) VALUES ('b', 'd', 'rho 1/50', 0.0);
+PRAGMA user_version = 1;
+"""
+
+
+def test_an_old_ledger_opens_and_keeps_its_meaning(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    old = sqlite3.connect(path)
+    old.executescript(OLD)
+    old.close()
+    first, second = Ledger(path), Ledger(path, Filter.of(parse_cap("rho 0.026")))
+    by_epsilon = PrivacyLoss.concentrated(Fraction(1, 200))
+    assert first.in_rho() == {"a": by_epsilon, "b": PrivacyLoss.concentrated(Fraction(1, 50))}
+    assert [row[2:4] for row in first.rows()] == [("1/10", 0.0), ("rho 1/50", 0.0)]
+    with pytest.raises(LedgerRefusal):
+        second.record([spend("c", Fraction(1, 10))])  # by ε²/2, as nothing more is known of it
+    second.record([a_curve("c")])
+    assert first.has(a_curve("c"))
+    first.close()
+    second.close()
+
+
+def test_a_spend_in_rho_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
+    """It dies between the charge and the release: what was charged stays charged."""
+    path = tmp_path / "ledger.sqlite"
+    program = (
+        "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
+        "from tallyroom.protocols.privacy.loss import PrivacyLoss as Loss;"
+        "from tallyroom.protocols.wire.machine import Spend;"
+        "from tallyroom.storage.ledger import Ledger;"
+        "loss = Loss.of(Fraction(1, 10)), Loss.concentrated(Fraction(1, 1200));"
+        "Ledger(Path(sys.argv[1])).record([Spend('d', 'r', *loss)]);"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    died = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert died.returncode == -9
+    ledger = Ledger(path, Filter.of(parse_cap("rho 1/1000")))
+    assert ledger.in_rho() == {"r": CURVE}
+    with pytest.raises(LedgerRefusal):
+        ledger.record([a_curve("again")])
     ledger.close()

@@ -194,7 +194,8 @@ def test_a_release_is_paid_for_and_noisy() -> None:
     step = server.receive(order(Phase.RELEASE, EVERYONE))
     assert isinstance(step, Continue)
     (spend,) = step.spends
-    assert spend == Spend("data", query.run.hex(), PrivacyLoss.of(Fraction(1, 2)))
+    in_rho = PrivacyLoss.concentrated(Fraction(1, 16))  # two counts move by one, at scale 4
+    assert spend == Spend("data", query.run.hex(), PrivacyLoss.of(Fraction(1, 2)), in_rho)
     noise = np.array(share_of(step), dtype=np.uint64) - np.uint64(4 * 0x0101010101010101)
     assert noise.any()
     assert np.abs(noise.view(np.int64)).max() < 200  # scale 4: beyond with chance 1e-21

@@ -1,6 +1,7 @@
 """What a party agrees to: every rule by itself, and policies that are none."""
 
 import dataclasses
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.ledger import Filter, parse_cap
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
@@ -231,7 +233,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
-    assert len(whole.splitlines()) == len(dataclasses.fields(Policy)) + 2  # ε and δ of two losses
+    assert len(whole.splitlines()) == len(dataclasses.fields(Policy)) + 1  # ε and δ of two losses
     assert policy.per_question == PrivacyLoss.of(1, 1e-7)
     assert policy.in_all == PrivacyLoss.of(Fraction(5, 2), 1e-6)
 
@@ -394,3 +396,52 @@ def test_what_is_no_policy_is_refused_in_a_line(text: str, words: str) -> None:
         parse_policy(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+# --- caps and losses in ρ ---
+
+
+@pytest.mark.parametrize(
+    ("text", "filter"),
+    [
+        ("cap = 3", Filter.of(Fraction(3), 1e-5)),
+        ("cap = 3\ndelta_in_all = 1e-7", Filter.of(Fraction(3), 1e-7)),
+        ('cap = "3, delta = 1e-6"', Filter.of(PrivacyLoss.of(3, 1e-6))),
+        ('cap = "rho 0.1"', Filter.of(PrivacyLoss.concentrated(Fraction(1, 10)), 1e-5)),
+        ('cap = "rho 0.1"\nepsilon_per_question = 900', Filter.of(parse_cap("rho 0.1"), 1e-5)),
+    ],
+)
+def test_a_cap_is_written_as_servers_write_it(text: str, filter: Filter) -> None:
+    assert parse_policy(text).filter == filter
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cap = true", "cap is written 3"),
+        ("cap = [3]", "cap is written 3"),
+        ('cap = "rho x"', "rho must be a positive number"),
+        ("cap = 3\nepsilon_in_all = 3", "say the same: leave one of them out"),
+        ('cap = "3, delta = 1e-6"\ndelta_in_all = 1e-6', "leave delta_in_all out"),
+        ("rho_per_question = 0.1\nepsilon_per_question = 1", "say the same"),
+        ("rho_per_question = true", "rho_per_question is a number above 0"),
+        ("rho_per_question = 0", "rho must be a positive number"),
+    ],
+)
+def test_a_cap_that_is_none_is_one_clear_line(text: str, words: str) -> None:
+    with pytest.raises(LocalError, match=words) as refused:
+        parse_policy(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_policy_in_rho_refuses_what_exceeds_it() -> None:
+    """A curve's noises cost less ρ than its ε would: 0.0075 and not 0.045."""
+    policy = parse_policy("rho_per_question = 0.01")
+    curve = Ecdf(lower=0.0, upper=1.0, thresholds=1024)
+    asked = a_query(statistic=curve, epsilon=Fraction(3, 10))
+    assert policy.refusal(asked) is None
+    more = replace(asked, epsilon=Fraction(2, 5))
+    assert policy.refusal(more) == "it allows rho 0.01 per question, not 0.0133333"
+    gaussian = {"law": "gaussian", "rho": "1/50", "epsilon": Fraction(1, 5)}
+    assert policy.refusal(a_query(**gaussian)) == "it allows rho 0.01 per question, not 0.02"
+    assert policy.refusal(a_query(epsilon=None)) == "it takes part in no answer without noise"
