@@ -13,7 +13,7 @@ from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.message_service import Mailboxes, MessageService
 from tallyroom.storage.journal import Journal
 from tallyroom.storage.ledger import Ledger
-from tests.protocols.aggregation.test_stream import ALL, ask, asked, batches, opening, said
+from tests.protocols.aggregation.streams import ALL, ask, asked, batches, opening, said
 
 
 def a_post(folder: Path) -> MessageService:
