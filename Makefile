@@ -14,10 +14,18 @@ setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'installing what tests need into $(VENV): some minutes'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.usable $@
+
+# What the demo needs, and no more.
+$(VENV)/.usable: pyproject.toml setup.py constraints.txt $(NATIVE)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'installing into $(VENV): a minute or two'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-demo: setup
+demo: $(VENV)/.usable
 	@$(BIN)/tally demo
 
 lint: setup

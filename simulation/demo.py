@@ -1,5 +1,9 @@
 """`tally demo`: a guided run that says what it does as it does it."""
 
+import shutil
+import sys
+from pathlib import Path
+
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.reports.terminal import out, show_progress, show_result
@@ -44,8 +48,17 @@ def guided_run() -> None:
     half = float(result.interval.high[0] - result.interval.low[0]) / 2
     out.print(
         "\nThe truth is shown because this is a simulation. What the analyst of a real federation "
-        "sees is\nthe estimate, and what privacy cost: about "
-        f"±{half:.2g} at 95 %.\n\nNext: [bold]tally run histogram --runtime "
-        "processes --out report[/bold], then open report/report.html\n"
-        "      [bold]tally list aggregators[/bold]   [bold]tally run --help[/bold]"
+        f"sees is\nthe estimate, and what privacy cost: about ±{half:.2g} at 95 %.\n"
     )
+    out.print("Next, then open report/report.html:")
+    for words in ("run histogram --runtime processes --out report", "list aggregators"):
+        out.print(f"  [bold]{_command()} {words}[/bold]", soft_wrap=True)
+
+
+def _command() -> str:
+    """How this command is typed here: by its name, or by its path if the shell does not find it."""
+    typed = Path(sys.argv[0])
+    if typed.name != "tally" or shutil.which("tally") is not None:
+        return "tally"
+    here = Path.cwd()
+    return str(typed.relative_to(here) if typed.is_relative_to(here) else typed)

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from tallyroom.protocols.statistics.choices import Mode, TopK
     from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
     from tallyroom.protocols.statistics.contract import Statistic
+    from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
     from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from tallyroom.protocols.statistics.estimates import Curve
     from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
     from tallyroom.protocols.statistics.histogram import Histogram
     from tallyroom.protocols.statistics.linear_regression import LinearRegression
+    from tallyroom.protocols.statistics.log_rank import LogRank
     from tallyroom.protocols.statistics.magnitudes import Magnitudes
+    from tallyroom.protocols.statistics.mean_tests import Anova, TTest
     from tallyroom.protocols.statistics.moments import Mean, Sum
     from tallyroom.protocols.statistics.of_pairs import (
         Auc,
@@ -95,6 +98,9 @@ _HOMES = {
         "QuantileSearch",
     ),
     "tallyroom.protocols.statistics.running_sum": ("RunningSum",),
+    "tallyroom.protocols.statistics.crosstab": ("ChiSquare", "Crosstab"),
+    "tallyroom.protocols.statistics.log_rank": ("LogRank",),
+    "tallyroom.protocols.statistics.mean_tests": ("Anova", "TTest"),
     "tallyroom.protocols.statistics.survival": ("KaplanMeier", "NelsonAalen"),
     "tallyroom.protocols.studies.contract": (
         "Answer",
@@ -110,11 +116,14 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Anova",
     "Answer",
     "Ask",
     "Auc",
     "AveragePrecision",
+    "ChiSquare",
     "CollisionEntropy",
+    "Crosstab",
     "CumulativeHistogram",
     "Curve",
     "Deployment",
@@ -131,6 +140,7 @@ __all__ = [
     "KendallTau",
     "LinearRegression",
     "LocalError",
+    "LogRank",
     "LogisticRegression",
     "Magnitudes",
     "Mean",
@@ -154,6 +164,7 @@ __all__ = [
     "Statistic",
     "Study",
     "Sum",
+    "TTest",
     "TallyError",
     "TopK",
     "Variance",

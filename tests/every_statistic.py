@@ -15,15 +15,18 @@ from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.log_rank import LogRank
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.mean_tests import Anova, TTest
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
@@ -82,6 +85,11 @@ EVERY: tuple[Statistic, ...] = (
     PrCurve(**GRID),
     KaplanMeier(event="label", upper=10.0, thresholds=4),
     NelsonAalen(event="label", upper=10.0, at=(2.0, 5.0)),
+    LogRank(event="label", upper=10.0, thresholds=3, group="other", groups="0,1"),
+    TTest(**UNIT),
+    Anova(**UNIT, group="label", groups="0,1"),
+    Crosstab(down="label", across="other", down_names="0,1", across_names="0,1"),
+    ChiSquare(down="label", across="other", down_names="0,1", across_names="0,1"),
     Auc(**GRID, method="curve"),
     AveragePrecision(**GRID),
     CalibrationCounts(at=(0.2, 0.5, 0.7)),

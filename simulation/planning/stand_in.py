@@ -68,6 +68,9 @@ def _names(asked: Statistic | Study, data: Dataset) -> Mapping[str, Column]:
     found = {column: parse_categories(text) for column, text in data.categories.items()}
     if counted := getattr(asked, "categories", ""):
         found[next(iter(asked.columns))] = parse_categories(counted)
+    for role, listed in (("group", "groups"), ("down", "down_names"), ("across", "across_names")):
+        if names := getattr(asked, listed, ""):
+            found[getattr(asked, role)] = parse_categories(names)
     for text in getattr(asked, "attributes", ()):
         attribute = parse_attribute(text)
         if attribute.names:

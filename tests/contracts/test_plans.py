@@ -38,6 +38,10 @@ OWN = {
     "ecdf-points": ["--at=0.5"],
     "kaplan-meier": ["--event=label"],
     "nelson-aalen": ["--event=label"],
+    "log-rank": ["--event=label", "--group=x", "--groups=0,1"],
+    "anova": ["--group=label", "--groups=0,1"],
+    "crosstab": ["--down=label", "--across=x", "--down-names=0,1", "--across-names=0,1"],
+    "chi-square": ["--down=label", "--across=x", "--down-names=0,1", "--across-names=0,1"],
     "pairwise": ["--kernel=abs(a.score - b.score)"],
     "hosmer-lemeshow": ["--groups=3"],
     # Of few pairs, chance decides how many are between parties, and so cost bytes.

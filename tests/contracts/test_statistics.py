@@ -12,13 +12,16 @@ from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.log_rank import LogRank
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.mean_tests import Anova, TTest
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
@@ -184,6 +187,47 @@ class TestNelsonAalen(WithLabels):
     statistic = NelsonAalen(time="x", event="label", upper=1.0, at=(0.25, 0.5))
 
 
+class WithGroups(WithLabels):
+    """Its column g has names, too."""
+
+    __test__ = False
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        groups = (np.arange(records) // 2 % 2).astype(np.float64)
+        labels = (np.arange(records) // 3 % 2).astype(np.float64)
+        return replace(found, columns={**found.columns, "g": groups, "label": labels})
+
+
+class TestLogRank(WithGroups):
+    __test__ = True
+    statistic = LogRank(time="x", event="label", upper=1.0, thresholds=3, group="g", groups="0,1")
+
+
+class TestTTest(StatisticContract):
+    statistic = TTest(lower=0.0, upper=1.0)
+
+
+class TestWelch(WithLabels):
+    __test__ = True
+    statistic = TTest(lower=0.0, upper=1.0, group="label", groups="0,1")
+
+
+class TestAnova(WithLabels):
+    __test__ = True
+    statistic = Anova(lower=0.0, upper=1.0, group="label", groups="0,1")
+
+
+class TestCrosstab(WithGroups):
+    __test__ = True
+    statistic = Crosstab(down="label", across="g", down_names="0,1", across_names="0,1")
+
+
+class TestChiSquare(WithGroups):
+    __test__ = True
+    statistic = ChiSquare(down="label", across="g", down_names="0,1", across_names="0,1")
+
+
 class TestLinearRegression(StatisticContract):
     statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
@@ -256,7 +300,7 @@ class TestEcdfBySquareRoot(StatisticContract):
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     """Those of pairs, of points on demand and of a curator, and those that release no sum but what
     servers chose, have machines or noise of their own, and their own tests."""
-    bases = (StatisticContract, WithLabels, OfGroupsContract)
+    bases = (StatisticContract, WithLabels, WithGroups, OfGroupsContract)
     kinds = [kind for base in bases for kind in base.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     plans = [(each.name, planned(each).plan) for each in EVERY]

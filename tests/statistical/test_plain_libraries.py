@@ -273,6 +273,11 @@ CASES: dict[str, list[Case]] = {
 ELSEWHERE = {
     "kaplan-meier": "tests/protocols/statistics/test_survival.py",
     "nelson-aalen": "tests/protocols/statistics/test_survival.py",
+    "log-rank": "tests/protocols/statistics/test_log_rank.py",
+    "t-test": "tests/protocols/statistics/test_mean_tests.py",
+    "anova": "tests/protocols/statistics/test_mean_tests.py",
+    "crosstab": "tests/protocols/statistics/test_crosstab.py",
+    "chi-square": "tests/protocols/statistics/test_crosstab.py",
     "linear-regression": "tests/protocols/statistics/test_linear_regression.py",
     "magnitudes": "tests/protocols/studies/test_private_bounds.py",
     "roc": "tests/protocols/statistics/test_classifier_curves.py",

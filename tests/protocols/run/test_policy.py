@@ -340,7 +340,8 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     alone = dataclasses.replace(held, columns=named)
     if isinstance(statistic, Pairs):
         for offers in (Additive.offers, Local.offers):
-            facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
+            whole = Facts.of_one_server(alone.rows, epsilon=Fraction(1))
+            facts = dataclasses.replace(whole, offers=offers)
             assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
         plan = planned(statistic, Facts.of_one_server(alone.rows, 2)).plan
@@ -382,7 +383,7 @@ def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
         ("columns = [1]", "list of names"),
         ('aggregators = ["aditive"]', "did you mean additive"),
         ('noise = ["none"]', "there are curator"),
-        ('statistics = ["means"]', "there are auc"),
+        ('statistics = ["means"]', "there are anova, auc"),
         ('units = ["group"]', "there are record, party"),
         ("epsilon_per_question = ", "no TOML"),
         ("minimum_servers = 1\nminimum_servers = 2", "no TOML"),

@@ -26,13 +26,16 @@ from tallyroom.protocols.statistics.choices import TopK
 from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.event_times import EventTimes, EventTimesByGroup, TimeGrid
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.log_rank import LogRank
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.mean_tests import Anova, TTest
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
@@ -80,6 +83,12 @@ ASKED = [
     CalibrationCounts("x", "label", TINY, (TINY,)),
     KaplanMeier(time="x", upper=1.0, event="label", thresholds=3),
     KaplanMeier(time="x", upper=HUGE, event="label", positive=TINY, thresholds=40),
+    LogRank(time="x", upper=1.0, event="label", group="y", groups="0,1", thresholds=3),
+    TTest(lower=-1.0, upper=1.0),
+    TTest(lower=-1.0, upper=1.0, groups="0,1"),
+    TTest(lower=-HUGE, upper=HUGE, groups="0,1"),
+    Anova(lower=0.0, upper=1e-323, groups="0,1,-1,0.5"),
+    Crosstab(down="x", across="y", down_names="0,1", across_names="0,1,-1"),
     NelsonAalen(time="x", upper=TINY, event="label", at=(0.0,)),
     LinearRegression(("x=0:1", "y=0:1"), ("x",), "y"),
     LinearRegression(("x=-8.9e307:8.9e307", "y=0:1e-323", "z=0:1"), ("x", "z"), "y"),
@@ -117,6 +126,10 @@ REACHED = [
     Roc(lower=0.0, upper=1.0, thresholds=9),
     Roc(lower=0.0, upper=1.0, thresholds=2),
     KaplanMeier(time="x", upper=1.0, event="label", thresholds=3),
+    LogRank(time="x", upper=1.0, event="label", group="y", groups="0,1", thresholds=3),
+    TTest(lower=-1.0, upper=1.0),
+    TTest(lower=-1.0, upper=1.0, groups="0,1"),
+    ChiSquare(down="x", across="y", down_names="0,1", across_names="0,1,-1"),
     ProjectedCells(SCHEMA, "label", ("x", "y"), 3),
 ]
 
