@@ -133,7 +133,7 @@ class MessageService(MessagesServicer):
             if self.participant.was_asked(message):  # the participant repeats its answer
                 outcome = self.participant.handle(message)
             else:
-                kind = Kind.ASK if message.phase is Phase.ASK else Kind.MESSAGE
+                kind = Kind.ASK if self.participant.forgets_for(message) else Kind.MESSAGE
                 with self._written(message.run, kind, data) as keep:
                     handle = partial(self.participant.handle, message)
                     preparing = message.phase is Phase.PREPARE

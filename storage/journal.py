@@ -34,7 +34,7 @@ class Kind(IntEnum):
     QUERY = 1  # how our own machine began
     MESSAGE = 2  # a message that was accepted
     EXPIRE = 3  # the deadline passed
-    ASK = 4  # a question to a stored tree; only the last one is kept
+    ASK = 4  # a question that follows from none before it: of these, only the last is kept
 
 
 MOST_OPEN = 64

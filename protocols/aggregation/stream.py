@@ -279,7 +279,7 @@ class StreamServer:
     def _ask(self, message: Message) -> Step:
         asked = message.body[0].tobytes()
         if self._last is not None and asked == self._last[0]:
-            return Continue((self._last[1],), (self._query.spend,))
+            return Continue((self._last[1],), (self._query.spend,), repeated=True)
         number = number_of(message.body) if message.links == 1 else None
         if number is None or number >= self._plan.batches:
             return Rejected(message.sender, f"the stream has {self._plan.batches} batches")

@@ -249,6 +249,12 @@ class Participant(ABC):
         unseen: int = getattr(machine, "unseen_rounds", 0)
         return self._asked.get(run, 0) + unseen + 1
 
+    def forgets_for(self, message: Message) -> bool:
+        """Whether it is a question for which those before it may be forgotten. Those of a stream
+        decide what may still be asked."""
+        machine = self._machines.get(message.run)
+        return message.phase is Phase.ASK and bool(getattr(machine, "forgets_questions", False))
+
     def is_early(self, message: Message) -> bool:
         """Whether a message of a party to another, or of a server, overtook what would make it
         understood: its run is not known here yet, or has not come so far. Told later, it may be

@@ -81,6 +81,9 @@ class Machine(Protocol):
 
     If parties talk to each other before they talk to this machine, it states for how many rounds in
     an attribute `unseen_rounds`.
+
+    If what it says to a question follows from no question before it, it states so in an attribute
+    `forgets_questions`: then a journal keeps the last question alone.
     """
 
     def start(self) -> Step:

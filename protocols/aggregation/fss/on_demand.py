@@ -48,6 +48,8 @@ class NodeNoise:
 class OnDemandServer(FssServer):
     """Keeps the keys after the release and answers at any point, with the tree's noise."""
 
+    forgets_questions = True
+
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._members = np.zeros(query.parties, dtype=bool)

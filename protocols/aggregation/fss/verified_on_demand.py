@@ -22,6 +22,8 @@ class VerifiedOnDemandServer(VerifiedServer):
     with that party, and answers with and without it under the same noise would reveal its data.
     """
 
+    forgets_questions = True
+
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._node_noise = NodeNoise(query, randomness)

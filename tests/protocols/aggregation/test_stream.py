@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +15,6 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import (
     check,
     collector_machine,
@@ -27,57 +25,21 @@ from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.planned import laplace_noise
 from tallyroom.protocols.statistics.release import Release
 from tallyroom.protocols.statistics.running_sum import RunningSum
-from tallyroom.protocols.wire.machine import Continue, Done, Rejected, Step, proceed
-from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.protocols.wire.machine import Continue, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.simulation import Federation
+from tests.protocols.aggregation.streams import (
+    BATCHES,
+    PARTIES,
+    a_server,
+    ask,
+    asked,
+    batches,
+    opening,
+    said,
+    some_holdings,
+)
 from tests.samples import a_query, bitmap
-
-PARTIES, BATCHES = 4, 9
-ALL = list(range(PARTIES))
-
-
-def asked(epsilon: Fraction | None = Fraction(1), lower: float = 0.0, **changes: Any) -> Query:
-    statistic = RunningSum(lower=lower, upper=lower + 1, steps=BATCHES, stream=True)
-    return a_query(statistic=statistic, epsilon=epsilon, min_parties=1, **changes)
-
-
-def some_holdings(lower: float = 0.0) -> Holdings:
-    """Three records of each party, in some batches none of some."""
-    random = np.random.default_rng(1)
-    times = random.integers(1, BATCHES + 1, 3 * PARTIES).astype(float)
-    return deal({"value": lower + random.random(3 * PARTIES), "time": times}, PARTIES)
-
-
-def batches(query: Query, server: int = 0) -> list[Message]:
-    """What all parties send to a server, batch by batch."""
-    machine = party_machine(query, some_holdings(), Randomness.from_seed(1, "parties"))
-    found: list[Message] = []
-    step = machine.start()
-    while isinstance(step, Continue):
-        found += step.messages
-        step = proceed(machine)
-    assert isinstance(step, Done)
-    return [m for m in (*found, *step.messages) if m.receivers.tolist() == [server]]
-
-
-def a_server(query: Query, seed: int = 7) -> StreamServer:
-    machine = server_machine(query, 0, Randomness.from_seed(seed, "server-0"), Memory())
-    assert isinstance(machine, StreamServer)
-    return machine
-
-
-def said(query: Query, phase: Phase, body: bytes) -> Message:
-    ends = (Role.COORDINATOR, Role.SERVER, address(0), address(0))
-    return Message(query.run, phase, *ends, body_of(body))
-
-
-def opening(query: Query) -> Message:
-    return said(query, Phase.RELEASE, bitmap(PARTIES, ALL))
-
-
-def ask(query: Query, batch: int, members: list[int] = ALL) -> Message:
-    body = batch.to_bytes(8, "little") + bitmap(PARTIES, members)
-    return said(query, Phase.ASK, body)
 
 
 def share(step: Step) -> bytes:
