@@ -5,7 +5,6 @@ Their machines are here, one class per role, which shows what that role may see.
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -85,15 +84,17 @@ class OneRound(Aggregator):
                 f"{self.name} has {self.max_servers} server{'s' * (self.max_servers > 1)}, "
                 f"not {query.servers}"
             )
-        size = self.row_bytes(query, 1)
-        if size > MAX_ROW:
+        if (size := self._widest(query)) > MAX_ROW:
             raise LocalError(
                 f"{self.name} sends a vector of {query.submitted} in {size} bytes, "
                 f"and {MAX_ROW} fit a message"
             )
 
     def row_bytes(self, query: Query, records: int) -> int:
-        return max(map(self.width, repeat(query.submitted), range(query.servers)))
+        return self._widest(query)
+
+    def _widest(self, query: Query) -> int:
+        return max(self.width(query.submitted, server) for server in range(query.servers))
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return OneRoundParty(self, query, holdings, randomness)
