@@ -125,6 +125,8 @@ class PartyBlock(Participant):
         try:
             machine = self._answer(query, self._answering)
         except LocalError as error:
+            if (absent := self._absent(query)) is not None:
+                return RefusingParty(query.run, self._answering.ids, absent)
             raise PeerError(message.sender, f"cannot answer: {error}") from error
         if self._consent is None:
             return machine
@@ -143,6 +145,17 @@ class PartyBlock(Participant):
             )
         except OSError as error:
             raise NotWritten(error.strerror or str(error)) from error
+
+    def _absent(self, query: Query) -> str | None:
+        """Names a column of the question that is not there. Which ones are there is said only if
+        the policy says so: in a file without a header they are cells of a record."""
+        columns = self._answering.columns
+        missing = [name for name in query.statistic.columns if name not in columns]
+        if not missing:
+            return None
+        told = self._consent is not None and self._consent.tells_columns
+        there = f"; there are {', '.join(sorted(columns))}" if told else ""
+        return f"no column {missing[0]!r}{there}"
 
     def _answer(self, query: Query, holdings: Holdings) -> Machine:
         randomness = self._randomness.derive(query.stream)

@@ -31,6 +31,11 @@ class Consent:
         served = None if store is None else Served(store)
         self._ledger = Ledger(store and store / LEDGER, policy.filter, served)
 
+    @property
+    def tells_columns(self) -> bool:
+        """Whether a question that names another column hears which ones there are."""
+        return self._policy.tells_columns
+
     def joined(self, servers: int) -> None:
         """Notes how many servers the federation has, according to the coordinator. The number can
         only grow: a question that leaves out some of the servers is refused."""

@@ -60,6 +60,7 @@ class Policy:
     `honest_servers` is how many servers are honest for certain, None a majority of them: shared
     noise that needs more is not enough. With `weighed_outputs` a question about pairs may ask for
     `--outputs weighed`, where the party that garbles can read the other's record in the answer.
+    With `tells_columns` a question that names a column which is not there hears which ones are.
     `security` lists the levels that will do for what two servers compute together
     (`joint.levels`). Without it, what is usual will, and what is asked for but `semi-honest`.
     """
@@ -80,6 +81,7 @@ class Policy:
     composition: Composition = Composition.SUM
     honest_servers: int | None = None
     weighed_outputs: bool = False
+    tells_columns: bool = False
     security: Names = None
 
     @property
@@ -345,6 +347,7 @@ _READERS: dict[str, Reader] = {
     "grouping_columns": _names_or_none,
     "units": partial(_chosen, UNITS),
     "weighed_outputs": _yes_or_no,
+    "tells_columns": _yes_or_no,
     "cap": _cap,
     "rho_per_question": _rho,
     "security": partial(_chosen, tuple(Level)),

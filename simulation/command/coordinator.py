@@ -26,6 +26,8 @@ from tallyroom.simulation.command.process_options import (
     MetricsAt,
     Store,
     announce,
+    check_calls,
+    check_listens,
     check_safe,
     days_of,
     limit_of,
@@ -70,6 +72,9 @@ def coordinator(
 
     if parties < 1:
         raise LocalError("a federation needs at least one party")
+    check_listens(listen=listen, enrolment=enrolment, metrics=metrics)
+    for each in server:
+        check_calls(server=each)
     holding = days_of(lifetime)
     credentials = member_of(identity, Role.COORDINATOR)
     limit = limit_of(cap)
@@ -109,6 +114,10 @@ def enrolment(
 ) -> None:
     """Enrol parties until stopped: for a federation whose coordinator must not enrol them."""
 
+    check_listens(listen=listen)
+    check_calls(coordinator=coordinator)
+    for each in server:
+        check_calls(server=each)
     credentials = member_of(identity, Role.REGISTRAR)
     configure_logs("registrar", log_format, log_level)
     config = EnrolmentConfig(

@@ -29,6 +29,8 @@ from tallyroom.simulation.command.process_options import (
     Insecure,
     LogFormat,
     LogLevel,
+    check_calls,
+    check_listens,
     has_expired,
     member_of,
     serve_until_stopped,
@@ -95,6 +97,8 @@ def party(
     """Run one party until it is stopped. It only calls out, so it needs no open port; it meets
     other parties through the coordinator's relay, encrypted, unless it listens itself."""
 
+    check_calls(coordinator=coordinator, enrolment=enrolment, advertise=advertise)
+    check_listens(listen=listen)
     keep_private()
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)

@@ -14,6 +14,7 @@ from tallyroom.protocols.privacy.ledger import Cap as Limit
 from tallyroom.protocols.privacy.ledger import Composition, parse_cap
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.metrics import parse_address
 from tallyroom.simulation.command.messages import say
 from tallyroom.storage.store import keep_private
 
@@ -80,6 +81,29 @@ def member_of(folder: Path, role: Role) -> Credentials:
 def has_expired(folder: Path, role: Role) -> bool:
     """Raises `LocalError` unless the folder holds an identity of that role."""
     return validity_of(read_identity(folder, role).certificate).ends < dt.datetime.now(dt.UTC)
+
+
+def check_listens(**addresses: str | None) -> None:
+    """Raises `LocalError`, which names the option, for an address that nobody can listen on."""
+    for option, address in addresses.items():
+        if address:
+            _check_address(option, address, least_port=0)
+
+
+def check_calls(**addresses: str | None) -> None:
+    """The same for addresses that are called: they need a port."""
+    for option, address in addresses.items():
+        if address:
+            _check_address(option, address, least_port=1)
+
+
+def _check_address(option: str, address: str, least_port: int) -> None:
+    try:
+        _, port = parse_address(address)
+    except LocalError as error:
+        raise LocalError(f"--{option}: {error}") from None
+    if port < least_port:
+        raise LocalError(f"--{option}: {address!r} has no port that can be called")
 
 
 def check_safe(role: str, store: Path | None, cap: Limit, insecure: bool) -> None:

@@ -18,6 +18,7 @@ from tallyroom.simulation.command.process_options import (
     MetricsAt,
     Store,
     announce,
+    check_listens,
     check_safe,
     limit_of,
     member_of,
@@ -42,6 +43,7 @@ def server(
 ) -> None:
     """Run one server until it is stopped."""
 
+    check_listens(listen=listen, metrics=metrics)
     credentials = member_of(identity, Role.SERVER)
     limit = limit_of(cap)
     check_safe("server", store, limit, insecure)

@@ -25,6 +25,8 @@ from tests.samples import a_message, a_query, holdings_of
 
 TINY = parse_policy("epsilon_in_all = 1.0")
 
+TALKATIVE = parse_policy("tells_columns = true")
+
 
 def block(consent: Consent) -> PartyBlock:
     consent.joined(2)
@@ -222,3 +224,19 @@ def test_a_party_takes_no_part_in_a_study_that_its_ledger_cannot_hold(tmp_path: 
     fits = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later=PrivacyLoss.of(Fraction(3, 4)))
     assert asked.handle(asking(fits)).messages[0].phase is Phase.SUBMIT
     assert [row[2] for row in rows(tmp_path)] == ["1/4"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [(DEPLOYED, "no column 'day'"), (TALKATIVE, "no column 'day'; there are value")],
+)
+def test_a_question_about_another_column_is_refused_with_its_name(
+    tmp_path: Path, policy: Policy, told: str
+) -> None:
+    """Nothing is charged; which columns there are is the policy's to say."""
+    consent = Consent(policy, tmp_path)
+    elsewhere = Histogram(value="day", lower=0.0, upper=1.0, bins=4)
+    asked = asking(a_query(epsilon=Fraction(1), statistic=elsewhere))
+    assert reason(block(consent).handle(asked).messages) == told
+    assert rows(tmp_path) == []
+    consent.close()

@@ -227,6 +227,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
         'noise_laws = ["laplace"]\nweighed_outputs = true\ngrouping_columns = []\n'
+        "tells_columns = true\n"
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
         'security = ["malicious"]\n'
