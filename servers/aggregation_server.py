@@ -80,9 +80,10 @@ class AggregationServer(Participant):
 
     def shown(self, receipt: Receipt) -> None:
         """Takes a receipt of our own, whose signature was checked. What we signed is in our ledger,
-        or that is an older copy. Raises `NotWritten` if the ledger cannot be read now."""
-        missing = not receipt.loss.nothing and not self._ledger.has_like(receipt.run.hex())
-        self.doubt = f"its ledger lacks run {receipt.run.hex()}, which it signed" if missing else ""
+        or that is an older copy: then it is restored while this process is not running, so no other
+        receipt ends the doubt. Raises `NotWritten` if the ledger cannot be read now."""
+        if not receipt.loss.nothing and not self._ledger.has_like(receipt.run.hex()):
+            self.doubt = f"its ledger lacks run {receipt.run.hex()}, which it signed"
 
     def open(self, message: Message) -> Machine:
         if self.doubt:

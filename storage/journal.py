@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.run.participant import MOST_NAMES
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.storage.mark import Mark
-from tallyroom.storage.store import name_in, sync_folder
+from tallyroom.storage.store import MARK, name_in, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,6 @@ MOST_OPEN = 64
 """How many run files are open at once: a process has about a thousand descriptors in all."""
 OVER = "over"
 OVER_KEY = b""
-MARK = "mark"
 
 KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]

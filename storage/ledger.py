@@ -25,6 +25,7 @@ from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.served import Served
 
 SCHEMA_VERSION = 2
+COLUMNS = "receipt, data, epsilon, delta, written"
 BUSY_SECONDS = 0.5
 """How long to wait for another process that holds the ledger; whoever needs it tries again."""
 
@@ -69,11 +70,9 @@ class Ledger:
                 f"{path} was written by a newer Tallyroom (schema {version}, this knows "
                 f"{SCHEMA_VERSION})"
             )
-        if version == SCHEMA_VERSION:
-            columns = "receipt, data, epsilon, delta, written, rho, rho_delta"
-            self._db.execute(f"SELECT {columns} FROM spends LIMIT 1")
-            return  # nothing is written: a ledger can be opened where the disk is full
-        self._upgrade()
+        if version < SCHEMA_VERSION:  # else nothing is written: it can be opened on a full disk
+            self._upgrade()
+        self._db.execute(f"SELECT {COLUMNS}, rho, rho_delta FROM spends LIMIT 1")
 
     def _upgrade(self) -> None:
         """Makes the table, or that of an older version into today's: all of it or nothing."""
@@ -86,6 +85,7 @@ class Ledger:
                 "delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
             )
         if version < SCHEMA_VERSION:  # another keeper of the file may have been quicker
+            self._db.execute(f"SELECT {COLUMNS} FROM spends LIMIT 1")  # or it is none of ours
             self._db.execute("ALTER TABLE spends ADD COLUMN rho TEXT")
             self._db.execute("ALTER TABLE spends ADD COLUMN rho_delta REAL")
             self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

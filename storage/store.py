@@ -27,6 +27,8 @@ from tallyroom.storage.served import Served
 
 VERSION = 1
 SECRET = "secret.key"
+MARK = "mark"
+"""In `runs`: up to which number every run counts as begun."""
 
 
 class Store:
@@ -47,7 +49,7 @@ class Store:
 
     def open_ledger(self, filter: Filter) -> Ledger:
         """Raises `LocalError` if the ledger has fewer releases than this store has made."""
-        served = Served(self.folder, self.has_secret) if self.durable else None
+        served = Served(self.folder, self._was_used) if self.durable else None
         return Ledger(self.ledger, filter, served)
 
     @property
@@ -64,12 +66,27 @@ class Store:
         """Whether this process has already drawn randomness that it could draw again."""
         return (self.folder / SECRET).exists()
 
+    @property
+    def _was_used(self) -> bool:
+        """Whether a process has begun anything here: with the secret, the mark of its runs may be
+        gone, but hardly both."""
+        return self.has_secret or (self.folder / "runs" / MARK).exists()
+
     def randomness(self, seed: int | None, role: str) -> Randomness:
-        """Derives randomness from the stored secret, which is made once, or from a run's seed."""
+        """Derives randomness from the stored secret, which is made once, or from a run's seed.
+
+        Raises `LocalError` if the secret is gone and there are runs that were begun with it: they
+        would be replayed with another one, and release the same sums under other noise.
+        """
         if seed is not None:
             return Randomness.from_seed(seed, role)
         path = self.folder / SECRET
         if not path.exists():
+            if any((self.folder / "runs").glob("*.log")):
+                raise LocalError(
+                    f"{path} is gone, and runs were begun with it: restore it, or give them up by "
+                    f"removing {self.folder / 'runs'}/*.log"
+                )
             write_secret(path, os.urandom(KEY_BYTES))
             sync_folder(self.folder)
         try:

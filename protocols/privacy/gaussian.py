@@ -43,6 +43,8 @@ Chances = NDArray[np.float64]
 
 UP = 1 + 2.0**-40
 """Covers rounding errors of doubles, many times over."""
+NOTHING_KNOWN = Fraction(10**30)
+"""A ρ past all that may be granted: that of shares of which nothing is proved."""
 SMOOTH = 1000.0
 """A sum of this standard deviation is told by a normal law, with the correction for integers: off
 by less than 10^-8 of a level."""
@@ -108,7 +110,9 @@ class DiscreteGaussian(NoiseLaw):
             return exact
         apart = 2 * self.divergence * math.sqrt(sensitivity.l1)  # as many places move at most
         root = (math.sqrt(2 * exact) + apart) * UP
-        return max(exact, Fraction(root**2 / 2 * UP)) if math.isfinite(root) else Fraction(10**9)
+        if not math.isfinite(root):
+            return max(exact, NOTHING_KNOWN)
+        return max(exact, Fraction(root**2 / 2 * UP))
 
     @cached_property
     def divergence(self) -> float:
@@ -116,8 +120,8 @@ class DiscreteGaussian(NoiseLaw):
         shares are so small that nothing is known."""
         with_all_before = np.arange(1, self.shares)
         narrow = float(self.squared / self.shares) * with_all_before / (with_all_before + 1)
-        one = np.exp(-2 * math.pi**2 * narrow)
-        r = one / (1 - one)  # Σ of one^(k²) is below Σ of one^k
+        exponent = 2 * math.pi**2 * narrow
+        r = np.exp(-exponent) / -np.expm1(-exponent)  # Σ of e^(−xk²) is below Σ of e^(−xk)
         if (2 * r >= 1).any():
             return math.inf
         return float(np.sum(np.log1p(2 * r) - np.log1p(-2 * r))) * UP

@@ -16,6 +16,7 @@ from tallyroom.protocols.query import Query, run_name
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.receipts import (
     RECEIPT_BYTES,
+    Receipt,
     decode_receipt,
     request_digest,
     share_digest,
@@ -256,3 +257,16 @@ def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
     assert (epsilon, delta) == ("1/3", 0.0)
     assert receipt.loss == PrivacyLoss.read(epsilon, delta)
     ledger.close()
+
+
+def test_what_a_ledger_lacks_is_not_made_good_by_another_receipt() -> None:
+    asked = server()
+    query = a_query(epsilon=Fraction(1, 2))
+    asked.handle(question(query))
+    release(asked, query)
+    lost = bytes(len(query.run))
+    for run in (lost, query.run):
+        asked.shown(Receipt(run, 0, bytes(32), bytes(32), query.loss))
+    asked.shown(Receipt(query.run, 0, bytes(32), bytes(32), PrivacyLoss.of(0)))
+    (refusal,) = asked.handle(question(a_query(nonce=b"run-0002"))).refused
+    assert f"its ledger lacks run {lost.hex()}" in refusal.reason

@@ -16,6 +16,7 @@ from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.run.policy import DEPLOYED
 from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.journal import Journal
 from tallyroom.storage.store import Store
 
 CAP = Filter(PrivacyLoss.of(2))
@@ -81,6 +82,32 @@ def test_a_store_of_before_the_count_keeps_its_ledger_and_misses_a_lost_one(tmp_
     remove(tmp_path)
     with opened(tmp_path) as store, pytest.raises(LocalError, match="is gone"):
         store.open_ledger(CAP)
+
+
+def test_a_store_that_lost_its_secret_too_was_used(tmp_path: Path) -> None:
+    served(tmp_path, "one")
+    Journal(tmp_path / "runs").begin(b"")
+    for name in ("spent", "secret.key", "ledger.sqlite"):
+        (tmp_path / name).unlink()
+    with opened(tmp_path) as store, pytest.raises(LocalError, match="is gone"):
+        store.open_ledger(CAP)
+
+
+def test_runs_are_not_resumed_with_another_secret(tmp_path: Path) -> None:
+    """They would release the same sums again, under other noise that nobody pays for."""
+    served(tmp_path)
+    secret = tmp_path / "secret.key"
+    before = secret.read_bytes()
+    begun = tmp_path / "runs" / f"{bytes(36).hex()}.log"
+    begun.write_bytes(b"")
+    secret.unlink()
+    with opened(tmp_path) as store:
+        with pytest.raises(LocalError, match=r"is gone, and runs were begun with it"):
+            store.randomness(None, "server-0")
+        assert not secret.exists()
+        begun.unlink()
+        store.randomness(None, "server-0")
+    assert secret.read_bytes() != before
 
 
 def test_a_party_refuses_a_ledger_that_lost_releases(tmp_path: Path) -> None:

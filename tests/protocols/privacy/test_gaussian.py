@@ -250,6 +250,15 @@ def test_shares_that_are_too_small_take_more_noise() -> None:
     assert DiscreteGaussian(Fraction(2), 1000).divergence == math.inf
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rho", [10**9, 10**12, 10**15])
+def test_shares_of_which_nothing_is_known_cost_more_than_anybody_grants(rho: int) -> None:
+    one = Sensitivity.of_number(1)
+    assert DiscreteGaussian(Fraction(1, 10**20), 1000).loss(one).rho > 10**15  # type: ignore[operator]
+    law = DiscreteGaussian.calibrated(PrivacyLoss.concentrated(rho), one, 1000)
+    assert math.isfinite(law.divergence)
+
+
 def test_variance_and_quantiles_are_those_of_the_sum_of_shares() -> None:
     law = DiscreteGaussian(Fraction(2), 5)
     chances = of_sums(2.0, 5, 40)
