@@ -69,7 +69,7 @@ def _names(asked: Statistic | Study, data: Dataset) -> Mapping[str, Column]:
     if counted := getattr(asked, "categories", ""):
         found[next(iter(asked.columns))] = parse_categories(counted)
     for role, listed in (("group", "groups"), ("down", "down_names"), ("across", "across_names")):
-        if names := getattr(asked, listed, ""):
+        if hasattr(asked, role) and (names := getattr(asked, listed, "")):
             found[getattr(asked, role)] = parse_categories(names)
     for text in getattr(asked, "attributes", ()):
         attribute = parse_attribute(text)

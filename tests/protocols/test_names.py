@@ -22,5 +22,5 @@ def test_the_nearest_names_come_first(typed: str, near: str) -> None:
 
 
 def test_without_a_near_name_all_are_listed() -> None:
-    with pytest.raises(LocalError, match=r"there are auc, .*collision-entropy, .*histogram"):
+    with pytest.raises(LocalError, match=r"there are anova, auc, .*collision-entropy, .*histogram"):
         statistic_named("zzzzzzzz")
