@@ -321,6 +321,8 @@ def parse_condition(text: str) -> Condition:
     """Raises `LocalError` with one clear line for what is no condition."""
     if len(text) > MAX_TEXT:
         raise LocalError(f"a condition has at most {MAX_TEXT} characters, not {len(text)}")
+    if not text.isprintable():
+        raise LocalError("a condition is one line of printable characters")
     if not text.strip():
         raise LocalError("a condition is needed, such as 'age >= 40 and sex = \"F\"'")
     return _Reader(tuple(_tokens(text))).whole()

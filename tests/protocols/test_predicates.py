@@ -80,6 +80,8 @@ def test_text_counts_as_it_does_in_data() -> None:
 
 
 NO_CONDITIONS = {
+    "age\n= 1": "one line of printable characters",
+    "name = 'a\x1b[2J'": "one line of printable characters",
     "": "a condition is needed",
     "   ": "a condition is needed",
     "age": "end",
