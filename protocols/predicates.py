@@ -32,6 +32,8 @@ from tallyroom.protocols.records import Holdings
 
 MAX_TEXT = 2000
 """Characters of a condition."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""They could write over a terminal where a message names a column."""
 MAX_DEPTH = 32
 """How deep parentheses and `not` may be nested."""
 
@@ -321,8 +323,8 @@ def parse_condition(text: str) -> Condition:
     """Raises `LocalError` with one clear line for what is no condition."""
     if len(text) > MAX_TEXT:
         raise LocalError(f"a condition has at most {MAX_TEXT} characters, not {len(text)}")
-    if not text.isprintable():
-        raise LocalError("a condition is one line of printable characters")
+    if _CONTROL.search(text):
+        raise LocalError("a condition is one line, without control characters")
     if not text.strip():
         raise LocalError("a condition is needed, such as 'age >= 40 and sex = \"F\"'")
     return _Reader(tuple(_tokens(text))).whole()
