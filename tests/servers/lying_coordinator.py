@@ -30,8 +30,17 @@ IN_RHO: dict[str, Any] = {
     "epsilon": Fraction(1, 5),
     "delta": 0.0,
 }
+JOINTLY: dict[str, Any] = {
+    "statistic": COUNTS,
+    "aggregator": "additive",
+    "noise": Placement.JOINT,
+    "servers": 2,
+    "honest": 0,
+    "delta": 0.0,
+}
 TOGETHER: dict[str, dict[str, Any]] = {
     "rho": IN_RHO,
+    "security": JOINTLY,
     "parameter inside": {"noise": Placement.PER_PAIR},
     "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
 }

@@ -34,6 +34,7 @@ from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query, holdings_of
+from tests.servers.lying_coordinator import TOGETHER
 from tests.servers.other_values import OTHER as OTHER_VALUES
 
 CURVE = Question(
@@ -100,7 +101,11 @@ def test_a_tree_is_another_where_any_field_of_its_query_is(name: str) -> None:
         honest=2,
         max_records_per_party=4,
     )
+    if name in ("rho", "security"):  # which other placements and laws have
+        query = replace(query, **{**TOGETHER[name], "statistic": CURVE.statistic, "delta": 1e-6})
     other: dict[str, Any] = {name: OTHER_VALUES[name](query)}
+    if name == "rho":
+        other["delta"] = 0.0
     if name == "noise":
         other["honest"] = 0
     changed = replace(query, **other)
