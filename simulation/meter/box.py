@@ -175,8 +175,13 @@ class Box:
 
 
 def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+    """Waits a little for members that are being killed: the kernel keeps the folder until then."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        if not folder.exists():
+            break
+        time.sleep(0.02)
 
 
 def _pipe(undo: contextlib.ExitStack) -> tuple[FileIO, FileIO]:

@@ -202,11 +202,11 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
         (("server", "--identity", "nowhere"), "no identity in nowhere"),
         (("server", "--identity", "fed/analyst"), "not of a server"),
         (
-            ("party", "--identity", "fed/server-0", "--coordinator", "x", "--data", "x"),
+            ("party", "--identity", "fed/server-0", "--coordinator", "x:1", "--data", "x"),
             "not of a party",
         ),
         (
-            ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "0"),
+            ("coordinator", "--identity", "fed/coordinator", "--server", "x:1", "--parties", "0"),
             "one party",
         ),
         (("enrol", "create", "fed"), "already holds a federation"),
@@ -229,7 +229,7 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
             "without --cap does not limit what it releases",
         ),
         (
-            ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "1"),
+            ("coordinator", "--identity", "fed/coordinator", "--server", "x:1", "--parties", "1"),
             "a coordinator without --cap and --store does not limit what it releases",
         ),
         (("run", "mean", "--policy", "nowhere.toml"), "cannot read the policy nowhere.toml"),
