@@ -111,8 +111,8 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
 
 
 def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
-    """A run that it had a part in fails long before its deadline. It begins nothing until its ledger
-    is raised by what its receipts prove: it would not know what it has spent."""
+    """A run that it had a part in fails long before its deadline. It begins nothing until its
+    ledger is raised by what its receipts prove: it would not know what it has spent."""
     plan = Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
     points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.5,))
     failures: list[str] = []
