@@ -33,13 +33,14 @@ BY_OPTION = {"private-bounds": "PrivateBounds", "quantile-zoom": "QuantileZoom"}
 
 if TYPE_CHECKING:
     from tallyroom.protocols.studies.private_bounds import PrivateBounds
-    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
+    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom, zoomed
 else:
     __getattr__ = registry.lazily(
         __name__,
         {
             "PrivateBounds": "private_bounds",
             "QuantileZoom": "quantile_zoom",
+            "zoomed": "quantile_zoom",
         },
     )
 
@@ -55,4 +56,5 @@ __all__ = [
     "studies",
     "study_named",
     "study_names",
+    "zoomed",
 ]

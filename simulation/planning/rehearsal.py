@@ -18,8 +18,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.federation import Federation
-from tallyroom.simulation.in_the_clear import InTheClear
-from tallyroom.simulation.planning.outcomes import Outcomes, outcomes, outcomes_of_study
+from tallyroom.simulation.planning.outcomes import Outcomes, outcomes
 from tallyroom.simulation.result import Result
 
 MOST_PARTIES = 2000
@@ -72,11 +71,7 @@ class Rehearsal:
     def outcomes(self, spec: str, epsilon: float | str) -> Outcomes | None:
         """Drawn in the clear, at the full size; None where they cannot be."""
         query = self._query(spec, epsilon, self.whole)
-        if query is not None:
-            return outcomes(query, self.records.deal(self.parties))
-        how = {name: self.asking[name] for name in OF_A_QUERY}
-        federation = self._federation(spec, self.whole, 0)
-        return outcomes_of_study(InTheClear(federation, how), self.question, epsilon)
+        return None if query is None else outcomes(query, self.records.deal(self.parties))
 
     def size(self, spec: str, epsilon: float | str, part: Part) -> tuple[float, ...]:
         """What the bill is linear in: 1, parties, and where records meet in pairs, meetings of
@@ -117,10 +112,7 @@ class Rehearsal:
         if key not in self._queries:
             how = {name: self.asking[name] for name in OF_A_QUERY}
             federation = self._federation(spec, part, 0)
-            put = federation.understood(self.question, epsilon, **how)
-            self._queries[key] = (
-                federation.query(put, epsilon, **how) if isinstance(put, Statistic) else None
-            )
+            self._queries[key] = federation.query(self.question, epsilon, **how)
         return self._queries[key]
 
     def _federation(self, spec: str, part: Part, seed: int) -> Federation:

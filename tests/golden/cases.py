@@ -207,6 +207,13 @@ UNIT: dict[str, Any] = {"lower": 0, "upper": 1}
 BITS: dict[str, Any] = {**VALUE, "bits": 6}
 SCORES: dict[str, Any] = {**UNIT, "thresholds": 8}
 
+SURVIVAL: dict[str, Any] = {"time": "time", "event": "label", "upper": 12.0, "thresholds": 4}
+TABLES: dict[str, Any] = {
+    "down": "word",
+    "down_names": WORDS,
+    "across": "label",
+    "across_names": "0,1",
+}
 TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
     "sum": ("Sum", VALUE, [row(), PARTY, *PRIVATE_BOUNDS[:1], *ELSEWHERE]),
     "mean": ("Mean", VALUE, [row(), PARTY, *PLACED, *PRIVATE_BOUNDS, *ELSEWHERE]),
@@ -264,6 +271,17 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
             row(stream=True, over=ROOMS),
         ],
     ),
+    "kaplan-meier": (
+        "KaplanMeier",
+        SURVIVAL,
+        [row(over=ROOMS), row(method="product-limit", over=ROOMS)],
+    ),
+    "nelson-aalen": ("NelsonAalen", SURVIVAL, [row(over=ROOMS)]),
+    "log-rank": ("LogRank", {**SURVIVAL, "group": "word", "groups": WORDS}, [row(over=ROOMS)]),
+    "t-test": ("TTest", VALUE, [row(over=ROOMS)]),
+    "anova": ("Anova", {**VALUE, "group": "word", "groups": WORDS}, [row(over=ROOMS)]),
+    "crosstab": ("Crosstab", TABLES, [row(over=ROOMS)]),
+    "chi-square": ("ChiSquare", TABLES, [row(over=ROOMS)]),
     "magnitudes": ("Magnitudes", {"value": "value"}, [row(), PARTY]),
     "mode": ("Mode", {**VALUE, "bins": 8}, [row(), PARTY, row(noise="joint", over=CIRCUITS)]),
     "top-k": (
