@@ -73,19 +73,19 @@ def test_an_index_is_all_that_is_released_and_it_is_paid_for(tmp_path: Path) -> 
         ledger.close()
 
 
-def failing(change: Callable[[Message], Message]) -> str:
+def failing(change: Callable[[Message], Message], security: str = "") -> str:
     with Federation(parties=3, hosts=1, data=DATA) as federation:
         runtime = Tampered(federation.runtime.layout)
         runtime.change = change
         federation.runtime = runtime
         with pytest.raises(RunFailed) as caught:
-            federation.run(ask(threshold=30), 1.0)
+            federation.run(ask(threshold=30), 1.0, security=security)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("step", [1, 2, 6], ids=["comparisons", "search", "its last level"])
 def test_a_server_that_sends_a_malformed_circuit_is_named(step: int) -> None:
-    """In the comparison of scores, and in a level of the search for the first."""
+    """In the comparison of scores, and in a level of the search for the first; computed one way."""
 
     def garbled_otherwise(message: Message) -> Message:
         if message.phase is Phase.TOGETHER and message.senders[0] == 0:
@@ -96,7 +96,7 @@ def test_a_server_that_sends_a_malformed_circuit_is_named(step: int) -> None:
         return message
 
     named = "server-1 cannot go on: server-0: an answer that does not fit its digest"
-    assert failing(garbled_otherwise) == named
+    assert failing(garbled_otherwise, "semi-honest") == named
 
 
 def test_a_server_with_another_threshold_is_named() -> None:
