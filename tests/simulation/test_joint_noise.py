@@ -263,7 +263,7 @@ def test_a_server_of_another_version_is_named() -> None:
             return replace(message, body=body)
         return message
 
-    assert fails(older) == "server-0 cannot go on: server-1: does not speak version 2 of this"
+    assert fails(older) == "server-0 cannot go on: server-1: does not speak version 3 of this"
 
 
 @pytest.mark.parametrize(
