@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen, SurvivalTable
 from tallyroom.protocols.statistics.survival_estimates import SurvivalCurve, TimeCurve
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def holdings(times: Column, events: Column, parties: int = 3) -> Holdings:
