@@ -119,6 +119,9 @@ EVERY: tuple[Statistic, ...] = (
     grouped(Mean(**UNIT), "other < 0.5", ("label",), {"label": "0,1"}),
     grouped(Histogram(**UNIT, bins=4), by=("label",), groups={"label": "0,1"}),
     grouped(Mode(**UNIT, bins=8), "label = 1"),
+    grouped(
+        KaplanMeier(event="label", upper=10.0, thresholds=4), by=("label",), groups={"label": "0,1"}
+    ),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),

@@ -124,6 +124,10 @@ class Interval:
         )
         return replace(told[0], errors=errors, low=low, high=high)
 
+    def part(self, place: slice) -> "Interval":
+        """That of a part of the values."""
+        return replace(self, errors=self.errors[place], low=self.low[place], high=self.high[place])
+
     def holding(self, values: Column) -> "Interval":
         """Widened where it must be to hold these values."""
         low, high = np.minimum(self.low, values), np.maximum(self.high, values)

@@ -18,6 +18,7 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.curves import STRATEGIES, HierarchyStrategy, Reals, Shares
+from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.privacy.strategies import Strategy
 
@@ -91,11 +92,47 @@ class GroupCurves(Strategy):
         records in no group together miss of n."""
         parts = (slice(*self.part(group)) for group in range(self.groups))
         own = np.array([self._size(released[part]) for part in parts])
-        spread = self.curve.shape.total_variance if self.curve.released else 1.0
+        spread = self._spread
         missed = records - released[0] - own.sum()
         share = spread / (self.groups * spread + 1)
         found = np.clip(np.rint(own + share * missed), 1, max(records, 1))
         return [int(size) for size in found], spread * (1 - share)
+
+    def counts(self, released: Reals, records: int) -> Reals:
+        """How many records each group has in cells 1..i, from a release with noise: non-decreasing,
+        up to the estimate of its size, which is at least 1."""
+        sizes, _ = self.sizes(released, records)
+        return np.stack(
+            [
+                size * self._shares(released[slice(*self.curve_part(group))], size)
+                for group, size in enumerate(sizes)
+            ]
+        )
+
+    def _shares(self, values: Reals, size: int) -> Reals:
+        found = np.append(self.curve.estimate(values, size)[:-1], 1.0)
+        return monotone(found)
+
+    def count_variances(self, noise_variance: float) -> Reals:
+        """The variances of a group's count at each threshold, given the size of the group."""
+        variances: Reals = self.curve.count_variances(noise_variance).copy()
+        variances[-1] = 0.0
+        return variances
+
+    @property
+    def size_shares(self) -> Reals:
+        """The part of an error of a group's size that its count at each threshold contains."""
+        return self.curve.shape.total_shares
+
+    def size_variance(self, noise_variance: float) -> float:
+        """The variance of the estimate of a group's size."""
+        spread = self._spread
+        return noise_variance * spread * (1 - spread / (self.groups * spread + 1))
+
+    @property
+    def _spread(self) -> float:
+        """The variance of a group's size by its own values, in units of one noise."""
+        return self.curve.shape.total_variance if self.curve.released else 1.0
 
     def _size(self, values: Reals) -> float:
         return self.curve.shape.total(values) if self.curve.released else float(values[0])

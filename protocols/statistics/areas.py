@@ -17,7 +17,7 @@ from tallyroom.protocols.statistics.classifier_estimates import Judgement
 from tallyroom.protocols.statistics.contract import asked_as
 from tallyroom.protocols.statistics.curated import SECRET_SCALE, SmoothArea
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.option import CLASSIFIERS, option
 from tallyroom.protocols.statistics.redrawn import Redrawn
 from tallyroom.protocols.statistics.release import Answer, Release
 
@@ -103,6 +103,7 @@ class AveragePrecision(Area):
     """
 
     name: ClassVar[str] = "average-precision"
+    topic: ClassVar[str] = CLASSIFIERS
     area: ClassVar[str] = "average-precision"
 
     def of_curve(self, curve: Judgement) -> float:

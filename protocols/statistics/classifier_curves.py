@@ -45,7 +45,7 @@ from tallyroom.protocols.statistics.curated import (
 )
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import CLASSIFIERS, option, role
 from tallyroom.protocols.statistics.redrawn import Redrawn
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.statistics.score_thresholds import (
@@ -336,6 +336,7 @@ class Roc(ClassifierCurves):
     counts: str = option("hb", "How priroc and priroc-fix count records.", choices=COUNTS)
 
     name: ClassVar[str] = "roc"
+    topic: ClassVar[str] = CLASSIFIERS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -384,6 +385,7 @@ class PrCurve(ClassifierCurves):
     """Precision against recall at every threshold, with average precision."""
 
     name: ClassVar[str] = "pr-curve"
+    topic: ClassVar[str] = CLASSIFIERS
 
     def read(self, release: Release) -> Answer:
         return read_curves(self, release, PrecisionRecallEstimate, precision_deviations)

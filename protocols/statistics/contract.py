@@ -103,12 +103,20 @@ class OfGroups(Statistic):
         """The plan of one release for all groups. Raises `LocalError` where there is none."""
 
     @abstractmethod
+    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        """The answer of each group."""
+
+
+@dataclass(frozen=True)
+class ReadInParts(OfGroups):
+    """A statistic whose release has a part for each group, which unless it says otherwise is read
+    as that of all records is."""
+
+    @abstractmethod
     def parts_of(self, release: Release, groups: Groups) -> list[Release]:
         """What is about each group."""
 
     def read_of(self, release: Release, groups: Groups) -> list[Answer]:
-        """The answer of each group; unless a statistic says otherwise, read as that of all records
-        is."""
         return [self.read(part) for part in self.parts_of(release, groups)]
 
 

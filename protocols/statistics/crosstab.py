@@ -28,7 +28,7 @@ from tallyroom.protocols.statistics.drawing import Beside, draw_table
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
 from tallyroom.protocols.statistics.mean_tests import told_p
 from tallyroom.protocols.statistics.noise_draws import drawn_noise, generator_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import TESTS, option, role
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class Crosstab(ReadsNames, Statistic):
     across_names: str = option("", "The names of the columns, as A,B,C; public.")
 
     name: ClassVar[str] = "crosstab"
+    topic: ClassVar[str] = TESTS
     test_alone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.contract import OfGroups
+from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
@@ -198,7 +198,7 @@ class Cumulative(BoundedColumn):
 
 
 @dataclass(frozen=True)
-class CurveOfGroups(OfGroups, Cumulative):
+class CurveOfGroups(ReadInParts, Cumulative):
     """Curves that are read alike of all records and of a group of them."""
 
     def curves(self, groups: Groups) -> GroupCurves:

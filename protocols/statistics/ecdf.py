@@ -43,7 +43,7 @@ from tallyroom.protocols.statistics.cumulative import (
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
-from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 
@@ -52,6 +52,7 @@ class Ecdf(CurveOfGroups):
     """The share of values that are at most each threshold."""
 
     name: ClassVar[str] = "ecdf"
+    topic: ClassVar[str] = DISTRIBUTIONS
     style: ClassVar[Style] = Style("steps", "value", "share of records at most the value")
 
     def read(self, release: Release) -> Answer:
@@ -113,6 +114,7 @@ class Quantile(OfQuantiles, CurveOfGroups):
     fanned: bool = False
 
     name: ClassVar[str] = "quantile"
+    topic: ClassVar[str] = DISTRIBUTIONS
     strategies: ClassVar[tuple[str, ...]] = (AUTO, *CURVES, "max")
 
     def __post_init__(self) -> None:
@@ -250,6 +252,7 @@ class CumulativeHistogram(CurveOfGroups):
     )
 
     name: ClassVar[str] = "cumulative-histogram"
+    topic: ClassVar[str] = DISTRIBUTIONS
 
     def read(self, release: Release) -> Answer:
         """The interval is around the counts before they were smoothed, and holds those that are

@@ -7,7 +7,7 @@ drawn. A plain float is a number (`shape_of`).
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -54,6 +54,21 @@ class Shape(ABC):
     @abstractmethod
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
         """Draws the estimate, and the truth if it is known and has the same shape."""
+
+    overlaid: ClassVar[bool] = False
+    """Whether those of several groups are drawn over one another, by `draw_over`."""
+
+    def draw_over(
+        self,
+        axes: "Axes",
+        name: str,
+        place: int,
+        truth: "Estimate | None",
+        beside: Beside,
+    ) -> None:
+        """Draws it as one of several, with its name and in the colour of its place; its truth is
+        dashed."""
+        raise NotImplementedError
 
     def beside(self, estimate: "Estimate") -> Self:
         """The truth as it is told beside an estimate."""

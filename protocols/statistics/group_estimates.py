@@ -1,7 +1,7 @@
 """Estimates of several groups, side by side."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -83,6 +83,13 @@ class OfEachGroup(Shape):
         ours, theirs = (replace(self, estimates=[pair[side] for pair in told]) for side in (0, 1))
         return Shape.error(ours, theirs)
 
+    def beside(self, estimate: "Estimate") -> Self:
+        if not isinstance(estimate, OfEachGroup) or estimate.groups != self.groups:
+            return self
+        pairs = zip(self.estimates, estimate.estimates, strict=True)
+        told = [one.beside(other) if isinstance(one, Shape) else one for one, other in pairs]
+        return replace(self, estimates=told)
+
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
         """Numbers stand below one another; curves are drawn over one another."""
         true = truth if isinstance(truth, OfEachGroup) else None
@@ -93,10 +100,24 @@ class OfEachGroup(Shape):
             axes.set_xlabel(beside.name)
         elif (curves := self._curves()) is not None:
             drawing.draw_curves(axes, curves, None if true is None else true._curves(), beside)
+        elif all(each.overlaid for each in self.shapes):
+            self._draw_over_one_another(axes, true, beside)
         else:
             heads, rows = self.table()
             texts = [[c if isinstance(c, str) else f"{c:.6g}" for c in row] for row in rows]
             drawing.draw_table(axes, heads, texts)
+
+    def _draw_over_one_another(
+        self, axes: "Axes", truth: "OfEachGroup | None", beside: Beside
+    ) -> None:
+        ends = np.cumsum([len(each.values()) for each in self.shapes])
+        for place, (name, each) in enumerate(
+            zip(self.names[:MOST_DRAWN], self.shapes, strict=False)
+        ):
+            part = slice(ends[place] - len(each.values()), ends[place])
+            interval = None if beside.interval is None else beside.interval.part(part)
+            true = None if truth is None else truth.estimates[place]
+            each.draw_over(axes, name, place, true, replace(beside, interval=interval))
 
     def _curves(self) -> Curves | None:
         found = {}

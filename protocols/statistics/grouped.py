@@ -25,6 +25,7 @@ from tallyroom.protocols.statistics import statistic_named
 from tallyroom.protocols.statistics.contract import (
     AsksAnother,
     OfGroups,
+    ReadInParts,
     ReadsNames,
     Statistic,
     asked_as,
@@ -154,7 +155,7 @@ def answers_for_groups(kind: type[Statistic]) -> bool:
 
     if not issubclass(kind, OfGroups):
         return False
-    reads = kind.read_of is OfGroups.read_of or place("read_of") <= place("read")
+    reads = kind.read_of is ReadInParts.read_of or place("read_of") <= place("read")
     return reads and place("plan_of") <= place("plan")
 
 

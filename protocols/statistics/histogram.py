@@ -18,16 +18,16 @@ from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.contract import OfGroups, ReadsNames
+from tallyroom.protocols.statistics.contract import ReadInParts, ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
-from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option
 from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(OfGroups, ReadsNames, BoundedColumn):
+class Histogram(ReadInParts, ReadsNames, BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -46,6 +46,7 @@ class Histogram(OfGroups, ReadsNames, BoundedColumn):
     )
 
     name: ClassVar[str] = "histogram"
+    topic: ClassVar[str] = DISTRIBUTIONS
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,8 +54,11 @@ class LifeTable:
 
     @cached_property
     def shares(self) -> Column:
-        """The share of those at risk that have the event; 0 where nobody is at risk."""
+        """The share of those at risk that have the event; 0 where nobody is at risk any more, NaN
+        where nobody ever was."""
         exposed = self.exposed
+        if not self.noise and self.at_risk[0] <= 0:
+            return np.full_like(exposed, np.nan)
         own: Column = np.divide(self.events, exposed, out=np.zeros_like(exposed), where=exposed > 0)
         if not self.noise:
             return np.clip(own, 0.0, 1.0)
@@ -129,6 +132,9 @@ def falls_to(level: float, start: float, ends: Column, survival: Column, method:
 
 def raw_life_table(times: Column, happened: Column) -> LifeTable:
     """The product limit of raw records, with every time a threshold."""
+    if not times.size:
+        nobody = np.zeros(1)
+        return LifeTable(0.0, nobody, nobody, nobody, 0.0, PRODUCT_LIMIT)
     x, which = np.unique(times, return_inverse=True)
     events = np.bincount(which, weights=happened, minlength=len(x)).astype(np.float64)
     held = np.bincount(which, minlength=len(x)).astype(np.float64)

@@ -39,7 +39,7 @@ from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged, finite_c
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.option import role
+from tallyroom.protocols.statistics.option import RELATIONS, role
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Noise, Release
 
 Matrix = NDArray[np.float64]
@@ -109,6 +109,7 @@ class LinearRegression(Ranged):
     y: str = role("y", "The column that is predicted.", bounded=True)
 
     name: ClassVar[str] = "linear-regression"
+    topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "coefficient", "")
 
     def __post_init__(self) -> None:

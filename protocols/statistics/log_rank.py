@@ -35,7 +35,7 @@ from tallyroom.protocols.statistics.life_table import (
     raw_life_table,
 )
 from tallyroom.protocols.statistics.noise_draws import drawn_noise, generator_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import TESTS, option, role
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.statistics.survival import OfEventTimes, points_for
 
@@ -205,6 +205,7 @@ class LogRank(ReadsNames, OfEventTimes):
     groups: str = option("", "The names of the groups, as A,B,C; public.")
 
     name: ClassVar[str] = "log-rank"
+    topic: ClassVar[str] = TESTS
     style: ClassVar[Style] = Style("falls", "time", "share that survives")
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS
 from tallyroom.protocols.statistics.release import Answer, Release
 
 LEAST, MOST = -32, 48
@@ -80,6 +81,7 @@ class Magnitudes(OneColumn):
     """
 
     name: ClassVar[str] = "magnitudes"
+    topic: ClassVar[str] = DISTRIBUTIONS
     style: ClassVar[Style] = Style("marks", "value", "records")
 
     def plan(self, facts: Facts) -> Plan:

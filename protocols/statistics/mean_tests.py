@@ -39,7 +39,7 @@ from tallyroom.protocols.statistics.drawing import PRIVATE, TRUTH, Beside
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
 from tallyroom.protocols.statistics.linear_regression import MAX_RECORDS, STEPS
 from tallyroom.protocols.statistics.noise_draws import drawn_noise, generator_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import TESTS, option, role
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Noise, Release
 
 if TYPE_CHECKING:
@@ -334,6 +334,7 @@ class TTest(MeansTest):
     equal: bool = option(False, "Take the variances of both groups to be equal: Student's test.")
 
     name: ClassVar[str] = "t-test"
+    topic: ClassVar[str] = TESTS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -410,6 +411,7 @@ class Anova(MeansTest):
     """Whether several groups have the same mean: the analysis of variance."""
 
     name: ClassVar[str] = "anova"
+    topic: ClassVar[str] = TESTS
 
     @property
     def names(self) -> tuple[str, ...]:

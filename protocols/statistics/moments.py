@@ -13,19 +13,21 @@ from tallyroom.protocols.plans.groups import Groups, MeanByGroup, SumByGroup
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.contract import OfGroups
+from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.option import SUMS
 from tallyroom.protocols.statistics.release import Answer, Release
 
 
 @dataclass(frozen=True)
-class Sum(OfGroups, BoundedColumn):
+class Sum(ReadInParts, BoundedColumn):
     """The sum of values clipped to public bounds, on a fixed-point grid.
 
     How many records there are is public, and with it what the lower bound contributes.
     """
 
     name: ClassVar[str] = "sum"
+    topic: ClassVar[str] = SUMS
 
     @property
     def encoding(self) -> ClippedNumber:

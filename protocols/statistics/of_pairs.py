@@ -30,7 +30,15 @@ from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.cumulative import strategy_option
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import (
+    CLASSIFIERS,
+    DISTRIBUTIONS,
+    PAIRS,
+    RELATIONS,
+    SUMS,
+    option,
+    role,
+)
 from tallyroom.protocols.statistics.pairwise import Ordered, OwnRanges, Pairs, estimated
 from tallyroom.protocols.statistics.release import Answer, Release
 
@@ -43,6 +51,7 @@ class Gini(Pairs, OneColumn):
     """Gini's mean difference of two values: the coefficient is that over twice the mean."""
 
     name: ClassVar[str] = "gini"
+    topic: ClassVar[str] = SUMS
 
     def build_kernel(self) -> Kernel:
         return kernels.Gini([self.grid])
@@ -53,6 +62,7 @@ class Variance(Gini):
     """The sample variance, as the mean of (x − y)²/2."""
 
     name: ClassVar[str] = "variance"
+    topic: ClassVar[str] = SUMS
 
     def build_kernel(self) -> Kernel:
         return kernels.Variance([self.grid])
@@ -63,6 +73,7 @@ class CollisionEntropy(Ordered, OneColumn):
     """Rényi's entropy of order 2: −ln of the probability that two records are equal."""
 
     name: ClassVar[str] = "collision-entropy"
+    topic: ClassVar[str] = DISTRIBUTIONS
     linear: ClassVar[bool] = False
 
     def build_kernel(self) -> Kernel:
@@ -78,6 +89,7 @@ class KendallTau(OwnRanges, Ordered):
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
+    topic: ClassVar[str] = RELATIONS
     span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -126,6 +138,7 @@ class Auc(Ordered):
     )
 
     name: ClassVar[str] = "auc"
+    topic: ClassVar[str] = CLASSIFIERS
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -242,6 +255,7 @@ class Pairwise(OwnRanges, OneColumn):
     label: str = role("label", "The column that the kernel calls label, 0 or 1.")
 
     name: ClassVar[str] = "pairwise"
+    topic: ClassVar[str] = PAIRS
     linear: ClassVar[bool] = False
 
     @classmethod

@@ -35,7 +35,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.cumulative import Cumulative, OfQuantiles, at_quantiles
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.option import option, renamed
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option, renamed
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 
@@ -164,6 +164,7 @@ class EcdfPoints(OnDemand):
     at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
     name: ClassVar[str] = "ecdf-points"
+    topic: ClassVar[str] = DISTRIBUTIONS
     style: ClassVar[Style] = Style("marks", "value", "share of records at most the value")
 
     def __post_init__(self) -> None:

@@ -133,6 +133,18 @@ class _TakesFormerNames(ABCMeta):
         return super().__call__(*values, **with_names_of_today(cls, named))
 
 
+SUMS = "How many, how much"
+DISTRIBUTIONS = "How values are distributed"
+TESTS = "Tables and tests: is it significant?"
+RELATIONS = "How columns depend on each other"
+SURVIVAL = "Survival over time"
+CLASSIFIERS = "How well a score or a model predicts"
+PAIRS = "Functions of pairs of records"
+OTHERS = "Others"
+TOPICS = (SUMS, DISTRIBUTIONS, TESTS, RELATIONS, SURVIVAL, CLASSIFIERS, PAIRS, OTHERS)
+"""What people look for, in the order in which it is listed."""
+
+
 @dataclass(frozen=True)
 class Parametrized(metaclass=_TakesFormerNames):
     """A statistic or a study: it is asked by name, with parameters.
@@ -143,6 +155,8 @@ class Parametrized(metaclass=_TakesFormerNames):
 
     name: ClassVar[str]
     style: ClassVar[Style] = Style()
+    topic: ClassVar[str] = OTHERS
+    """One of `TOPICS`, under which `tally list statistics` has it."""
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:

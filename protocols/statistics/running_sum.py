@@ -28,7 +28,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import SUMS, option, role
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 MAX_STEPS = 1 << 18
@@ -129,6 +129,7 @@ class RunningSum(BoundedColumn):
     batches: int = option(0, "Of a stream: how many batches; 0 for one at every time.")
 
     name: ClassVar[str] = "running-sum"
+    topic: ClassVar[str] = SUMS
     style: ClassVar[Style] = Style("steps", "time", "sum up to the time")
 
     def __post_init__(self) -> None:

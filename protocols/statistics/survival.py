@@ -8,6 +8,7 @@ protected together. All that follows is read off that release and spends nothing
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,10 +21,13 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.groups import Groups, UpToByGroup
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.class_curves import ClassCurves, Smoothing
+from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded, finite_column
+from tallyroom.protocols.statistics.contract import OfGroups
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.event_times import EventTimes, TimeGrid
@@ -36,7 +40,7 @@ from tallyroom.protocols.statistics.life_table import (
     raw_life_table,
 )
 from tallyroom.protocols.statistics.noise_draws import drawn_noise, generator_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import SURVIVAL, option, role
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 from tallyroom.protocols.statistics.survival_estimates import (
     HazardCurve,
@@ -143,7 +147,7 @@ class OfEventTimes(Bounded):
 
 
 @dataclass(frozen=True)
-class SurvivalTable(OfEventTimes):
+class SurvivalTable(OfGroups, OfEventTimes):
     """What is read off both classes' curves over time."""
 
     shape: ClassVar[type[TimeCurve]]
@@ -152,6 +156,13 @@ class SurvivalTable(OfEventTimes):
     def plan(self, facts: Facts) -> Plan:
         encoding = EventTimes(self.time, self.event, self.mark, self.planned_grid(facts))
         return NoisySum(encoding, ClassCurves(encoding.grid.cells), reusable=True)
+
+    def plan_of(self, facts: Facts, groups: Groups) -> Plan:
+        """Both classes of every group are curves of one release."""
+        of_each = replace(facts, records=max(facts.records // groups.count, 1))
+        one = EventTimes(self.time, self.event, self.mark, self.planned_grid(of_each))
+        curves = GroupCurves(one.grid.cells, 2 * groups.count)
+        return NoisySum(UpToByGroup(one, groups), curves, reusable=True)
 
     @abstractmethod
     def sampling(self, table: LifeTable) -> Column:
@@ -162,21 +173,40 @@ class SurvivalTable(OfEventTimes):
         """Those of the order in which records leave between thresholds."""
 
     def read(self, release: Release) -> Answer:
+        [answer] = self._answers(release)
+        return replace(answer, records=release.records)
+
+    def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        return self._answers(release)
+
+    def _answers(self, release: Release) -> list[Answer]:
+        """One for each life table of the release."""
         reading = _Reading(release, self.method)
-        estimate, records = self.shape(reading.table), release.records
-        values, span = estimate.values(), self.span
-        sampling = self.sampling(reading.table)
         if (noise := release.noise) is None:
-            population = Interval.sampled(values, None, sampling, span)
-            return Answer(self.with_ends(estimate, population), None, records, (), None, True)
-        drawn = np.stack([self.shape.curve(each) for each in reading.redrawn(noise)])
-        bias = drawn.mean(axis=0) - values
-        errors = np.hypot(drawn.std(axis=0, ddof=1), self.order(reading.table))
-        width = noise.width(max(len(values) / 2, 1.0))
-        interval = Interval.around(values - bias, errors, width, span).holding(values)
-        population = Interval.sampled(values, interval, sampling, span)
+            return [self._exactly(table) for table in reading.tables]
+        redrawn = zip(*reading.redrawn(noise), strict=True)
+        return [
+            self._with_noise(table, drawn, noise)
+            for table, drawn in zip(reading.tables, redrawn, strict=True)
+        ]
+
+    def _exactly(self, table: LifeTable) -> Answer:
+        estimate = self.shape(table)
+        population = Interval.sampled(estimate.values(), None, self.sampling(table), self.span)
         told = self.with_ends(estimate, population)
-        return Answer(told, interval, records, population=population)
+        return Answer(told, None, round(table.at_risk[0]), (), None, True)
+
+    def _with_noise(self, table: LifeTable, drawn: Sequence[LifeTable], noise: Noise) -> Answer:
+        estimate = self.shape(table)
+        values = estimate.values()
+        curves = np.stack([self.shape.curve(each) for each in drawn])
+        bias = curves.mean(axis=0) - values
+        errors = np.hypot(curves.std(axis=0, ddof=1), self.order(table))
+        width = noise.width(max(len(values) / 2, 1.0))
+        interval = Interval.around(values - bias, errors, width, self.span).holding(values)
+        population = Interval.sampled(values, interval, self.sampling(table), self.span)
+        told = self.with_ends(estimate, population)
+        return Answer(told, interval, round(table.at_risk[0]), population=population)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -202,6 +232,7 @@ class KaplanMeier(SurvivalTable):
     """The share that survives each time, of records some of which are censored."""
 
     name: ClassVar[str] = "kaplan-meier"
+    topic: ClassVar[str] = SURVIVAL
     shape: ClassVar[type[TimeCurve]] = SurvivalCurve
     style: ClassVar[Style] = Style("falls", "time", "share that survives")
 
@@ -228,6 +259,7 @@ class NelsonAalen(SurvivalTable):
     """The cumulative hazard over time, of records some of which are censored."""
 
     name: ClassVar[str] = "nelson-aalen"
+    topic: ClassVar[str] = SURVIVAL
     shape: ClassVar[type[TimeCurve]] = HazardCurve
 
     def sampling(self, table: LifeTable) -> Column:
@@ -246,45 +278,68 @@ class NelsonAalen(SurvivalTable):
 
 @dataclass(frozen=True)
 class _Reading:
-    """Life tables from a release of both classes' curves."""
+    """Life tables from a release of both classes' curves: of all records, or of each group."""
 
     release: Release
     method: str
 
-    @property
-    def _parts(self) -> tuple[TimeGrid, ClassCurves]:
+    @cached_property
+    def _grid(self) -> TimeGrid:
         plan = self.release.plan
         assert isinstance(plan, NoisySum)
-        assert isinstance(plan.encoding, EventTimes)
-        assert isinstance(plan.strategy, ClassCurves)
-        return plan.encoding.grid, plan.strategy
+        times = plan.encoding.one if isinstance(plan.encoding, UpToByGroup) else plan.encoding
+        assert isinstance(times, EventTimes)
+        return times.grid
 
     @cached_property
-    def table(self) -> LifeTable:
-        grid, _ = self._parts
+    def _curves(self) -> ClassCurves | GroupCurves:
+        plan = self.release.plan
+        assert isinstance(plan, NoisySum)
+        assert isinstance(plan.strategy, ClassCurves | GroupCurves)
+        return plan.strategy
+
+    @cached_property
+    def tables(self) -> list[LifeTable]:
         if self.release.noise is not None:
             return self._of_noisy(self.release.integers.astype(np.float64), self.release.noise)
-        cells = np.diff(self.release.integers, prepend=0).reshape(2, -1).astype(np.float64)
-        return self._of(grid, cells, 0.0)
+        cells = np.diff(self.release.integers, prepend=0).astype(np.float64)
+        if isinstance(self._curves, GroupCurves):
+            cells = cells[:-1]
+        return self._of(cells, 0.0)
 
-    def _of(self, grid: TimeGrid, cells: Column, noise: float) -> LifeTable:
-        beyond = float(cells[:, -1].sum())
-        censored, events = cells[0, :-1], cells[1, :-1]
-        return LifeTable(grid.lower, grid.x, events, censored, beyond, self.method, noise)
+    def _of(self, cells: Column, noise: float) -> list[LifeTable]:
+        grid = self._grid
+        return [
+            LifeTable(
+                grid.lower,
+                grid.x,
+                events[:-1],
+                censored[:-1],
+                float(censored[-1] + events[-1]),
+                self.method,
+                noise,
+            )
+            for censored, events in cells.reshape(-1, 2, grid.cells)
+        ]
 
-    def _of_noisy(self, released: Column, noise: Noise) -> LifeTable:
-        grid, curves = self._parts
-        [found] = curves.estimates(released, self.release.records, Smoothing())
-        rows = (found.negatives * found.negative, found.positives * found.positive)
-        cells = np.stack([np.diff(row, prepend=0.0) for row in rows])
-        return self._of(grid, cells, noise.variance)
+    def _of_noisy(self, released: Column, noise: Noise) -> list[LifeTable]:
+        curves, records = self._curves, self.release.records
+        if isinstance(curves, GroupCurves):
+            rows = curves.counts(released, records)
+        else:
+            [found] = curves.estimates(released, records, Smoothing())
+            rows = np.stack([found.negatives * found.negative, found.positives * found.positive])
+        return self._of(np.diff(rows, prepend=0.0, axis=1), noise.variance)
 
-    def redrawn(self, noise: Noise) -> list[LifeTable]:
+    def redrawn(self, noise: Noise) -> list[list[LifeTable]]:
         """Life tables of releases with the noise drawn anew, if the estimate were the truth."""
-        _, curves = self._parts
-        table = self.table
-        cells = np.stack([np.append(table.censored, table.beyond), np.append(table.events, 0.0)])
-        total = np.rint(np.cumsum(cells.ravel())).astype(np.int64).view(np.uint64)
+        curves, cells = self._curves, np.empty(0)
+        for table in self.tables:
+            beyond = table.beyond, 0.0
+            cells = np.concatenate([cells, table.censored, beyond[:1], table.events, beyond[1:]])
+        if isinstance(curves, GroupCurves):
+            cells = np.append(cells, max(self.release.records - cells.sum(), 0.0))
+        total = np.rint(np.cumsum(cells)).astype(np.int64).view(np.uint64)
         measured = curves.measure(total).view(np.int64).astype(np.float64)
         drawn = drawn_noise(noise, (DRAWS, curves.noises), generator_of(self.release.values))
         placed = [curves.place(np.rint(each).astype(np.int64)) for each in drawn]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, SEVERAL, TRUTH, Beside
 from tallyroom.protocols.statistics.estimates import (
     Cells,
     Error,
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_AT_RISK = 6
 """How many numbers at risk are written below a curve."""
+MOST_LETTERS = 12
+ROW = 0.06
+"""The height of a row of numbers, as a share of that of the axes."""
 LOOKED_AT = 1000
 
 
@@ -101,27 +103,55 @@ class TimeCurve(Shape):
         apart = self.at(times) - truth.at(times)
         return {**found, "over_time": float(np.sqrt(np.mean(apart**2)))}
 
+    overlaid: ClassVar[bool] = True
+
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
         if isinstance(truth, TimeCurve):
-            self._line(axes, truth.whole or truth.table_of, TRUTH, 2.0, "truth")
-        if beside.interval is not None and beside.interval.low.shape == self.x.shape:
-            self._band(axes, beside.interval, beside.bar_words)
-        self._line(axes, self.table_of, PRIVATE, 1.4, beside.label)
+            self._line(axes, truth.whole or truth.table_of, TRUTH, 2.0, "-", "truth")
+        self._band(axes, beside, PRIVATE, beside.bar_words)
+        self._line(axes, self.table_of, PRIVATE, 1.4, "-", beside.label)
+        self._frame(axes, beside)
+        self._numbers_at_risk(axes, 0, "at risk", TRUTH)
+
+    def draw_over(
+        self,
+        axes: "Axes",
+        name: str,
+        place: int,
+        truth: Estimate | None,
+        beside: Beside,
+    ) -> None:
+        colour = SEVERAL[place % len(SEVERAL)]
+        self._band(axes, beside, colour, "")
+        if isinstance(truth, TimeCurve):
+            self._line(axes, truth.whole or truth.table_of, colour, 1.0, "--", f"{name}, truth")
+        self._line(axes, self.table_of, colour, 1.6, "-", name)
+        self._frame(axes, beside)
+        short = name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+        if place == 0:
+            self._left(axes, 0, "at risk", QUIET)
+        self._numbers_at_risk(axes, place + 1, short, colour)
+
+    def _frame(self, axes: "Axes", beside: Beside) -> None:
         axes.set_xlabel(beside.style.across)
         axes.set_ylabel(self.up)
         axes.set_ylim(bottom=0.0)
         axes.set_xlim(self.table_of.start, self.x[-1])
-        self._numbers_at_risk(axes)
 
-    def _line(self, axes: "Axes", table: LifeTable, colour: str, width: float, label: str) -> None:
+    def _line(
+        self, axes: "Axes", table: LifeTable, colour: str, width: float, dashes: str, label: str
+    ) -> None:
         x = np.append(table.start, table.ends)
         y = np.append(self.begins, self.curve(table))
         if table.method == PRODUCT_LIMIT:
-            axes.step(x, y, where="post", color=colour, lw=width, label=label)
+            axes.step(x, y, where="post", color=colour, lw=width, ls=dashes, label=label)
         else:
-            axes.plot(x, y, color=colour, lw=width, marker="o", ms=3, label=label)
+            axes.plot(x, y, color=colour, lw=width, ls=dashes, marker="o", ms=3, label=label)
 
-    def _band(self, axes: "Axes", interval: Interval, words: str) -> None:
+    def _band(self, axes: "Axes", beside: Beside, colour: str, label: str) -> None:
+        interval = beside.interval
+        if interval is None or interval.low.shape != self.x.shape:
+            return
         x = np.append(self.table_of.start, self.x)
         low, high = (np.append(self.begins, end) for end in (interval.low, interval.high))
         step = "post" if self.table_of.method == PRODUCT_LIMIT else None
@@ -130,29 +160,39 @@ class TimeCurve(Shape):
             np.nan_to_num(low, nan=0.0),
             np.nan_to_num(high, nan=0.0),
             step=step,  # type: ignore[arg-type]  # matplotlib takes None
-            color=PRIVATE,
+            color=colour,
             alpha=0.18,
             lw=0,
-            label=words,
+            label=label,
         )
 
-    def _numbers_at_risk(self, axes: "Axes") -> None:
-        """Writes them at some thresholds, above the axis of time."""
+    def _numbers_at_risk(self, axes: "Axes", row: int, name: str, colour: str) -> None:
+        """Writes them at some thresholds, below the axis of time."""
         table = self.table_of
         places = np.append(table.start, table.ends)
         chosen = np.unique(np.linspace(0, len(places) - 1, MOST_AT_RISK).astype(int))
         for at in chosen:
             axes.text(
                 float(places[at]),
-                -0.2,
+                -0.2 - ROW * row,
                 f"{max(round(float(table.at_risk[at])), 0)}",
                 transform=axes.get_xaxis_transform(),
                 ha="center",
                 fontsize=8,
-                color=TRUTH,
+                color=colour,
             )
+        self._left(axes, row, name, QUIET if row == 0 else colour)
+
+    @staticmethod
+    def _left(axes: "Axes", row: int, words: str, colour: str) -> None:
         axes.text(
-            -0.02, -0.2, "at risk", transform=axes.transAxes, ha="right", fontsize=8, color=QUIET
+            -0.045,
+            -0.2 - ROW * row,
+            words,
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=8,
+            color=colour,
         )
 
     def __str__(self) -> str:

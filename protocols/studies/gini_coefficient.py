@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import SUMS, option, role
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 OF_PAIRS = Fraction(3, 4)
@@ -39,6 +39,7 @@ class GiniCoefficient(Study):
     )
 
     name: ClassVar[str] = "gini-coefficient"
+    topic: ClassVar[str] = SUMS
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.statistics.labels import positives_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import CLASSIFIERS, option, role
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 LEAST_GROUPS = 3
@@ -56,6 +56,7 @@ class HosmerLemeshow(Study):
     )
 
     name: ClassVar[str] = "hosmer-lemeshow"
+    topic: ClassVar[str] = CLASSIFIERS
     style: ClassVar[Style] = Style("marks")
 
     def __post_init__(self) -> None:

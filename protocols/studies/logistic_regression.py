@@ -32,7 +32,7 @@ from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import MAX_COEFFICIENT, STEPS, LogisticStep
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import RELATIONS, option, role
 from tallyroom.protocols.statistics.whitened_step import Reach, WhitenedStep
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -94,6 +94,7 @@ class LogisticRegression(Study):
     )
 
     name: ClassVar[str] = "logistic-regression"
+    topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "coefficient", "")
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from tallyroom.protocols.statistics.class_model import (
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import RELATIONS, option, role
 from tallyroom.protocols.statistics.softmax import fit_softmax
 from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
@@ -73,6 +73,7 @@ class MultinomialRegression(Study):
     curated: bool = False
 
     name: ClassVar[str] = "multinomial-regression"
+    topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "coefficient", "")
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, outsi
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option, role
 from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
@@ -69,6 +69,7 @@ class ProjectedHistogram(Study):
     curated: bool = False
 
     name: ClassVar[str] = "projected-histogram"
+    topic: ClassVar[str] = DISTRIBUTIONS
     style: ClassVar[Style] = Style("marks", "value", "share")
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.on_demand import QuantileSearch
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option, role
 from tallyroom.protocols.studies.budget import MAX_QUESTIONS
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -42,6 +42,7 @@ class QuantileSearchStudy(Study):
     )
 
     name: ClassVar[str] = "quantile-search"
+    topic: ClassVar[str] = DISTRIBUTIONS
     style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.linear_regression import LinearRegression, least_squares
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import RELATIONS, option, role
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts, plot_of
 from tallyroom.protocols.statistics.residuals import (
     METHODS,
@@ -86,6 +86,7 @@ class ResidualPlot(Study):
     curated: bool = False
 
     name: ClassVar[str] = "residual-plot"
+    topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "fitted value", "residual")
 
     def __post_init__(self) -> None:

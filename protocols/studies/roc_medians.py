@@ -24,7 +24,7 @@ from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.statistics.labels import positives_of
-from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.option import CLASSIFIERS, option, role
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 MAX_BINS = 1 << 10
@@ -46,6 +46,7 @@ class RocMedians(Study):
     share: float = option(0.2, "The share of ε for the thresholds.")
 
     name: ClassVar[str] = "roc-medians"
+    topic: ClassVar[str] = CLASSIFIERS
     style: ClassVar[Style] = Style()
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 

@@ -14,6 +14,7 @@ from tallyroom.parties.data import BUNDLED, load
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.noise_law import noise_laws
 from tallyroom.protocols.statistics import offered
+from tallyroom.protocols.statistics.option import TOPICS
 from tallyroom.protocols.studies import studies
 from tallyroom.simulation.bench.command import BENCHMARKS
 from tallyroom.simulation.command.common import Json
@@ -94,6 +95,20 @@ def show_data(rows: Mapping[str, Any]) -> None:
     print("positive=NAME, categories=A,B or @FILE, order=LOW,HIGH")
 
 
+def show_by_topic() -> None:
+    """Lists statistics and studies by what people look for."""
+    found = {**offered(), **studies()}
+    width = max(map(len, found))
+    for topic in TOPICS:
+        if told := {name: kind for name, kind in found.items() if kind.topic == topic}:
+            print(topic)
+            for name, kind in told.items():
+                print(f"  {name:<{width}}  {kind.summary()}")
+            print()
+    print("`tally run NAME --help` has the options of one. Those that ask several questions are")
+    print("studies: `tally list studies`.")
+
+
 def _lists() -> dict[str, str]:
     return {
         "aggregators": "who must be trusted, and what each aggregator costs",
@@ -149,6 +164,8 @@ def list_things(
         show_promises(promises())
     elif what == "data":
         show_data(rows)
+    elif what == "statistics":
+        show_by_topic()
     else:
         width = max(len(name) for name in rows)
         for name, summary in rows.items():

@@ -94,6 +94,25 @@ class TestCurveOfOnePoint(OfGroupsContract):
     )
 
 
+class TimesOfGroupsContract(OfGroupsContract):
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        generator = np.random.default_rng(seed)
+        times = np.round(generator.uniform(0, 1.2, records), 2)
+        marks = generator.integers(0, 2, records).astype(float)
+        return replace(found, columns={**found.columns, "time": times, "event": marks})
+
+
+class TestKaplanMeierByGroup(TimesOfGroupsContract):
+    statistic = grouped(
+        KaplanMeier(upper=1.0, thresholds=5), "value > 0.2", ("sex",), {"sex": "F,M"}
+    )
+
+
+class TestNelsonAalenWhere(TimesOfGroupsContract):
+    statistic = grouped(NelsonAalen(upper=1.0, at=(0.25,)), "sex = 'F'")
+
+
 class TestMagnitudes(StatisticContract):
     statistic = Magnitudes()
 
@@ -300,7 +319,13 @@ class TestEcdfBySquareRoot(StatisticContract):
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     """Those of pairs, of points on demand and of a curator, and those that release no sum but what
     servers chose, have machines or noise of their own, and their own tests."""
-    bases = (StatisticContract, WithLabels, WithGroups, OfGroupsContract)
+    bases = (
+        StatisticContract,
+        WithLabels,
+        WithGroups,
+        OfGroupsContract,
+        TimesOfGroupsContract,
+    )
     kinds = [kind for base in bases for kind in base.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     plans = [(each.name, planned(each).plan) for each in EVERY]

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tallyroom.protocols.statistics import offered
+from tallyroom.protocols.statistics.option import OTHERS, SURVIVAL, TOPICS
+from tallyroom.protocols.studies import studies
 from tallyroom.simulation.command.catalogue import CATALOGUES
 from tallyroom.simulation.reports.tables import counted
 from tests.conftest import Tally
@@ -203,8 +206,20 @@ def test_lists(tally_here: Tally, what: str) -> None:
     assert found.keys() == {"schema", what}
     expected = {"aggregators": "additive", "statistics": "mean", "runtimes": "processes"}
     assert expected.get(what, "none") in found[what]
-    first = 1 if what == "aggregators" else 0  # below the head of its table
+    first = 1 if what in ("aggregators", "statistics") else 0  # below a head
     assert tally_here("list", what).stdout.splitlines()[first].split()[0] in found[what]
+
+
+def test_statistics_are_listed_by_what_people_look_for(tally_here: Tally) -> None:
+    """Each once, below a topic; studies too."""
+    lines = tally_here("list", "statistics").stdout.splitlines()
+    heads = [line for line in lines if line in TOPICS]
+    assert heads == [topic for topic in TOPICS if topic in heads]
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(named) == sorted({*offered(), *studies()})
+    survival = lines[lines.index(SURVIVAL) + 1 :]
+    assert {line.split()[0] for line in survival[:2]} == {"kaplan-meier", "nelson-aalen"}
+    assert OTHERS not in heads
 
 
 def test_list_without_a_word_lists_the_lists(tally_here: Tally) -> None:

@@ -7,6 +7,7 @@ records' own vectors differ in: pairs of records are all neighbouring data sets 
 
 from functools import cache
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.event_times import EventTimes, EventTimesByGroup, TimeGrid
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.log_rank import LogRank
@@ -70,6 +72,7 @@ def told(statistic: Statistic) -> tuple[int, int]:
     return sensitivity.l1, sensitivity.squared_l2
 
 
+BY_Y: dict[str, Any] = {"by": ("y",), "groups": {"y": "0,1,0.5"}}
 WHITE = ((0.0, 0.5), (9.0, 30.0, 0.0, 2.0), (0.1, 4.0, -5.0))
 ASKED = [
     Sum(lower=-1.0, upper=1.0),
@@ -126,6 +129,7 @@ REACHED = [
     Roc(lower=0.0, upper=1.0, thresholds=9),
     Roc(lower=0.0, upper=1.0, thresholds=2),
     KaplanMeier(time="x", upper=1.0, event="label", thresholds=3),
+    grouped(KaplanMeier(time="x", upper=1.0, event="label", thresholds=3), "y >= 0", **BY_Y),
     LogRank(time="x", upper=1.0, event="label", group="y", groups="0,1", thresholds=3),
     TTest(lower=-1.0, upper=1.0),
     TTest(lower=-1.0, upper=1.0, groups="0,1"),

@@ -14,6 +14,11 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.drawing import Beside
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.group_estimates import OfEachGroup
+from tallyroom.protocols.statistics.grouped import grouped
 from tallyroom.protocols.statistics.life_table import LifeTable, falls_to
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
@@ -33,7 +38,7 @@ def exactly(asked: SurvivalTable, data: Holdings) -> TimeCurve:
     return estimate
 
 
-def noisily(asked: SurvivalTable, data: Holdings, epsilon: Fraction, seed: int) -> Answer:
+def noisily(asked: Statistic, data: Holdings, epsilon: Fraction, seed: int) -> Answer:
     """An answer with one noise in every count."""
     plan = asked.plan(Facts.of_one_server(data.rows, epsilon=epsilon))
     law = DiscreteLaplace(Fraction(plan.sensitivity.l1) / epsilon)
@@ -266,3 +271,96 @@ def test_the_median_and_its_interval_are_told() -> None:
     none = exactly(KaplanMeier(upper=1.0), holdings(times + 5, events))
     assert isinstance(none, SurvivalCurve)
     assert "not reached" in str(none)
+
+
+ARMS: dict[str, Any] = {"by": ("arm",), "groups": {"arm": "0,1,2"}}
+
+
+def by_arm(seed: int, size: int = 900) -> tuple[Holdings, list[float]]:
+    """Two arms, a third that nobody is in, and some records that are in none; the mean lives."""
+    generator = np.random.default_rng(seed)
+    arm = generator.choice([0.0, 1.0, 7.0], size, p=[0.5, 0.4, 0.1])
+    means = [10.0, 22.0]
+    life = generator.exponential(np.where(arm == 1, means[1], means[0]))
+    end = generator.uniform(5, 40, size)
+    marks = (life <= end).astype(float)
+    return deal({"time": np.minimum(life, end), "event": marks, "arm": arm}, 3), means
+
+
+def of_each(answer: Answer) -> list[TimeCurve]:
+    assert isinstance(answer.estimate, OfEachGroup)
+    found = [each for each in answer.estimate.estimates if isinstance(each, TimeCurve)]
+    assert len(found) == 3
+    return found
+
+
+@pytest.mark.parametrize("kind", [KaplanMeier, NelsonAalen])
+def test_by_group_without_noise_it_is_the_curve_of_each_groups_records(
+    kind: type[SurvivalTable],
+) -> None:
+    data, _ = by_arm(1, 300)
+    data.columns["time"][:] = np.ceil(data.columns["time"])
+    asked = kind(upper=30.0, thresholds=30, method="product-limit")
+    answer = planned(grouped(asked, "time > 2", **ARMS)).noiseless(data)
+    assert isinstance(answer, OfEachGroup)
+    times, events, arm = (data.columns[name] for name in ("time", "event", "arm"))
+    for place, found in enumerate(answer.estimates[:2]):
+        inside = (arm == place) & (times > 2)
+        alone = exactly(asked, holdings(times[inside], events[inside]))
+        assert isinstance(found, TimeCurve)
+        np.testing.assert_allclose(found.values(), alone.values(), atol=1e-12)
+        assert found.as_json() == alone.as_json()
+    nobody = answer.estimates[2]
+    assert isinstance(nobody, TimeCurve)
+    assert np.isnan(nobody.values()).all()
+
+
+def test_by_group_intervals_cover_and_groups_cost_no_more_than_one() -> None:
+    """As above: of both arms, 8 thresholds each in 20 samples."""
+    asked = KaplanMeier(upper=20.0, thresholds=8)
+    whole = grouped(asked, **ARMS)
+    facts = Facts.of_one_server(900, epsilon=Fraction(1))
+    assert whole.plan(facts).sensitivity == asked.plan(facts).sensitivity
+    held: list[float] = []
+    also: list[float] = []
+    for seed in range(20):
+        data, means = by_arm(seed)
+        answer = noisily(whole, data, Fraction(1), seed)
+        truth = whole.reference(data)
+        assert isinstance(truth, OfEachGroup)
+        raw = truth.beside(answer.estimate)
+        assert answer.interval is not None
+        assert answer.population is not None
+        for place, mean in enumerate(means):
+            part = slice(8 * place, 8 * place + 8)
+            interval, both = answer.interval.part(part), answer.population.part(part)
+            true = shape_of(raw.estimates[place]).values()
+            held += ((interval.low <= true) & (true <= interval.high)).tolist()
+            wanted = np.exp(-asked.grid(8).x / mean)
+            also += ((both.low <= wanted) & (wanted <= both.high)).tolist()
+    assert 0.84 <= np.mean(held) < 1
+    assert 0.84 <= np.mean(also) < 1
+
+
+def test_by_group_a_group_that_noise_alone_fills_has_an_answer() -> None:
+    data, _ = by_arm(2)
+    answer = noisily(grouped(KaplanMeier(upper=20.0), **ARMS), data, Fraction(1, 100), 3)
+    for each in of_each(answer):
+        assert np.isfinite(each.values()).all()
+        assert (np.diff(each.values()) <= 0).all()
+
+
+def test_curves_of_groups_are_drawn_over_one_another() -> None:
+    from matplotlib.figure import Figure
+
+    data, _ = by_arm(4)
+    whole = grouped(KaplanMeier(upper=20.0), **ARMS)
+    answer, truth = noisily(whole, data, Fraction(1), 5), whole.reference(data)
+    axes = Figure().add_subplot()
+    shape_of(answer.estimate).draw(axes, truth, Beside(interval=answer.interval))
+    drawn = axes.get_legend_handles_labels()[1]
+    assert drawn == ["0, truth", "0", "1, truth", "1", "2, truth", "2"]
+    assert len(axes.collections) == 3
+    written = [each.get_text() for each in axes.texts]
+    assert written.count("at risk") == 1
+    assert {"0", "1", "2"} <= set(written)
