@@ -19,14 +19,14 @@ from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-from tallyroom.protocols.plans.contract import NoisySum, Plan
+from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.ledger import Filter, parse_cap
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.machines import check, own_machines
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
@@ -368,7 +368,7 @@ class Federation:
         question, query = self._question(statistic, spec, grant, options, "")
         if (pairs := query.plan.pairs) is not None:
             pairs.check_resolution(self.holdings)
-        if query.plan.machines is None or isinstance(query.plan, NoisySum):
+        if query.plan.pairs is None:
             question.statistic.reference(self.holdings)  # refuses columns that it cannot be of
         policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
@@ -399,9 +399,10 @@ class Federation:
             question, data=self.data.name, min_parties=min_parties, key=key
         )
         query = self._check(question)
-        if query.plan.machines is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+        own = own_machines(query.plan)
+        if own is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        garble = isinstance(query.plan.machines, PairwiseMachines)
+        garble = isinstance(own, PairwiseMachines)
         if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
             raise LocalError(
                 f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"

@@ -20,7 +20,7 @@ from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.machines import check, own_machines
 from tallyroom.protocols.statistics.bounded import known_bounds
 from tallyroom.protocols.wire.machine import Machine
 from tallyroom.simulation.lying_garblers import lying_garbler as lying_garbler
@@ -41,7 +41,7 @@ def lying_machine(
     """The machine of a block of parties in which some lie. Raises `LocalError` as
     `protocols.run.machines.party_machine` does."""
     check(query)
-    if query.plan.machines is not None:
+    if own_machines(query.plan) is not None:
         raise LocalError("circuits take no data out of range: parties can cheat in sums only")
     aggregator = aggregator_named(query.aggregator)
     if lie := _LIES.get(aggregator.name):

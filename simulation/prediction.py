@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.machines import own_machines
 from tallyroom.protocols.wire.messages import SINGLE_BYTES
 
 _TOKEN = re.compile(r"\s*([0-9]+|[Lnmkbc]|[-+−·*()])")
@@ -20,7 +21,9 @@ _TOKEN = re.compile(r"\s*([0-9]+|[Lnmkbc]|[-+−·*()])")
 def predicted_links(query: Query) -> dict[str, int]:
     """Bytes by link; nothing where they follow from more than one round."""
     aggregator, parties, servers = aggregator_named(query.aggregator), query.parties, query.servers
-    if aggregator.stages > 1 or query.plan.machines is not None:  # pairs speak among themselves
+    if (
+        aggregator.stages > 1 or own_machines(query.plan) is not None
+    ):  # pairs speak among themselves
         return {}
     most = query.max_records_per_party
     values = {"L": query.plan.length, "n": parties, "m": servers, "k": most}

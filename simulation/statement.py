@@ -45,7 +45,7 @@ class Setting:
         plan = self.plan(statistic)
         if for_study and noise is not None:
             of_pairs = parse_noise(noise)[0].of_pairs
-            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines is None):
+            if isinstance(plan, NoisyChoice) or (of_pairs and plan.pairs is None):
                 noise = None
         if noise is not None:
             return parse_noise(noise)[0]

@@ -36,7 +36,6 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 
 if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.role_machines import RoleMachines
     from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
     from tallyroom.protocols.joint import Choice, FirstAbove
     from tallyroom.protocols.plans.measurement import Measurement
@@ -221,9 +220,6 @@ class Plan(ABC):
         """Raises `LocalError` if so many parties, or noise from there, cannot be."""
         if noise.of_pairs:
             raise LocalError(f"--noise {noise} is of statistics of pairs")
-
-    machines: "RoleMachines | None" = None
-    """The kind's own machines of parties, servers and coordinator; None for the aggregator's."""
 
     pairs: "PairsPlan | None" = None
     """The plan itself, where it is about pairs of records: what only such plans have to say."""

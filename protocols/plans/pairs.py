@@ -4,7 +4,7 @@ together (S1 §5). The total of the kernel's outputs goes through a secure aggre
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from tallyroom.protocols.privacy.mechanisms import Placement, laplace_scale
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.wire.messages import MAX_ROW
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.role_machines import RoleMachines
 
 DEFAULT_DELTA = 2.0**-40
 """What noise inside a circuit may cost in δ where the analyst grants none in particular."""
@@ -260,22 +257,6 @@ class PairwiseMean(PairsPlan):
     @property
     def pairs(self) -> Self:  # type: ignore[override]  # no other kind is
         return self
-
-    @property
-    def machines(self) -> "RoleMachines":  # type: ignore[override]  # they depend on who meets
-        """Parties meet two by two, or servers compute on shares of their records. The roles know
-        this class, which names them only here."""
-        if self.by_servers:
-            from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
-
-            return ServerMachines()
-        if self.bounded:
-            from tallyroom.protocols.pairwise.roles.bounded import BoundedMachines
-
-            return BoundedMachines()
-        from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
-
-        return PairwiseMachines()
 
     def placement(self, servers: int) -> Placement:
         if servers == 1:

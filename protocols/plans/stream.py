@@ -1,7 +1,6 @@
 """The plan of sums that are told while records arrive, batch by batch (S0 Appendix A)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +9,6 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.sums_over_time import BlocksAsTheyFill
-
-if TYPE_CHECKING:
-    from tallyroom.protocols.aggregation.role_machines import RoleMachines
 
 PLACEMENTS = (Placement.EACH_SERVER, Placement.CURATOR, Placement.SHARED)
 """Who can draw the noise of a block when it is complete."""
@@ -57,9 +53,3 @@ class Stream(NoisySum):
             raise LocalError(
                 f"{noise} noise is not drawn batch by batch: take --noise each-server or curator"
             )
-
-    @property
-    def machines(self) -> "RoleMachines":  # type: ignore[override]  # loaded when asked
-        from tallyroom.protocols.aggregation.stream import StreamMachines
-
-        return StreamMachines()

@@ -1,7 +1,9 @@
-"""The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
+"""The machine of each role in a run: that of the kind of plan if it has its own, else the
+aggregator's."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,9 +12,16 @@ from tallyroom.protocols.aggregation import aggregator_named, aggregators
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.signing import SigningAggregator
+from tallyroom.protocols.aggregation.stream import StreamMachines
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
+from tallyroom.protocols.pairwise.roles.bounded import BoundedMachines
+from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
+from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.pairs import PairwiseMean
+from tallyroom.protocols.plans.stream import Stream
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -33,6 +42,61 @@ PART_BYTES = 2 << 20
 """About what a part sends to one server: large enough that a message costs next to nothing."""
 
 
+class RoleMachines(Protocol):
+    """The machines of a plan whose parties do more than submit one vector each. Their final
+    submissions go through the query's aggregator."""
+
+    @property
+    def stages(self) -> int:
+        """How many times a role waits for parties, each time until the query's deadline at most."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a party that is asked again may compute its answer again. It must not if the
+        answer depends on messages from other parties."""
+
+    def check(self, aggregator: Aggregator, query: Query) -> None:
+        """Raises `LocalError` if that aggregator cannot take what parties submit."""
+
+    def party(
+        self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness
+    ) -> Machine:
+        """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
+
+    def server(
+        self,
+        aggregator: Aggregator,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
+    ) -> Machine:
+        """The machine of one server."""
+
+    def collector(self, aggregator: Aggregator, query: Query, records: Records) -> Machine:
+        """The coordinator's machine, which is done with a `Total`."""
+
+
+def _machines_of_pairs(plan: PairwiseMean) -> RoleMachines:
+    """Parties meet two by two, or servers compute on shares of their records."""
+    if plan.by_servers:
+        return ServerMachines()
+    return BoundedMachines() if plan.bounded else PairwiseMachines()
+
+
+MACHINES: dict[type[Plan], Callable[[Any], RoleMachines]] = {
+    Stream: lambda plan: StreamMachines(),
+    PairwiseMean: _machines_of_pairs,
+}
+"""The kinds of plans whose roles have machines of their own."""
+
+
+def own_machines(plan: Plan) -> RoleMachines | None:
+    """The machines of this kind of plan; None where the aggregator's compute it."""
+    found = MACHINES.get(type(plan))
+    return None if found is None else found(plan)
+
+
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so. Whoever asks, passes on or answers
     a question makes this check, and who only plans to ask it."""
@@ -44,7 +108,7 @@ def check(query: Query) -> None:
             f"{asked_as(query.statistic)} cannot be asked of {aggregator.name} like this: "
             f"take --aggregator {' or '.join(able)}"
         )
-    if (own := query.plan.machines) is not None:
+    if (own := own_machines(query.plan)) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
     if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
@@ -64,13 +128,13 @@ def check(query: Query) -> None:
 
 def stages(query: Query) -> int:
     """How often somebody waits for parties, each time for at most the query's deadline."""
-    own = query.plan.machines
+    own = own_machines(query.plan)
     return aggregator_named(query.aggregator).stages if own is None else own.stages
 
 
 def repeatable(query: Query) -> bool:
     """Whether a party that is asked again may compute what it says again."""
-    own = query.plan.machines
+    own = own_machines(query.plan)
     return own is None or own.repeatable
 
 
@@ -83,7 +147,7 @@ def party_machine(
     """
     check(query)
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines) is not None:
+    if (own := own_machines(query.plan)) is not None:
         return own.party(aggregator, query, holdings, randomness)
     if isinstance(aggregator, SigningAggregator) and signer is not None:
         return aggregator.signing_party(query, holdings, randomness, signer)
@@ -117,7 +181,7 @@ def _alone(
     query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
 ) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines) is not None:
+    if (own := own_machines(query.plan)) is not None:
         return own.server(aggregator, query, index, randomness, bulk)
     if isinstance(aggregator, SigningAggregator) and vouchers is not None:
         return aggregator.checking_server(query, index, randomness, bulk, vouchers)
@@ -126,7 +190,7 @@ def _alone(
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.plan.machines) is not None:
+    if (own := own_machines(query.plan)) is not None:
         return own.collector(aggregator, query, records)
     return aggregator.collector(query, records, randomness)
 

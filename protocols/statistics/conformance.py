@@ -56,7 +56,7 @@ ANYTHING = (
 def encodings(plan: Plan, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
     """The encoding of each record, with one record per party: all that parties base their answers
     on."""
-    if plan.machines is not None and not isinstance(plan, NoisySum):
+    if plan.pairs is not None:
         yield plan.measured(holdings)
         return
     if plan.measurement is not None:

@@ -64,7 +64,7 @@ class StudySteps:
             holdings = self.holdings()
             asked = _planned(ask.statistic, holdings)
             plan, records = asked.plan, holdings.rows
-            if plan.machines is not None:  # no party has a vector of its own
+            if plan.pairs is not None:  # no party has a vector of its own
                 return Answer.told(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
             if isinstance(plan, NoisyChoice):  # an index comes out
                 chosen = generator.integers(0, plan.rule.candidates, plan.released)

@@ -136,7 +136,7 @@ def test_a_coordinator_that_dies_meanwhile_hears_of_it_later(tmp_path: Path) -> 
             runtime.restart("coordinator")
 
     with runtime:
-        opened = runtime.ask(replace(QUESTION, min_parties=4, deadline=3.0, key="one"), kill)
+        opened = runtime.ask(replace(QUESTION, min_parties=4, deadline=5.0, key="one"), kill)
     assert killed
     assert opened.contributors.tolist() == [2, 3, 4, 5]
     assert opened.total.tolist() == [0, 1, 1, 2]

@@ -207,6 +207,7 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"mutants: {error}")
     print(f"{caught} of {len(mutants)} mutants caught in {time.monotonic() - begun:.0f} s")
+    print(f"mutants: {caught} passed, {len(mutants) - caught} failed")
     sys.exit(caught < len(mutants))
 
 

@@ -350,7 +350,11 @@ def put_to_host(query: Query, folder: Path) -> Reply:
     shown = authority.issue(Identity(Role.PARTY, 0, 3), now, dt.timedelta(days=1))
     held = holdings_of([0.1, 0.4, 0.6, 0.9], 4)
     host = PartyHost(PartyConfig(shown, "127.0.0.1:1", held, store=folder))
-    return host._block.handle(asked(query))
+    assert host._lock is not None
+    try:
+        return host._block.handle(asked(query))
+    finally:
+        host._lock.release()
 
 
 def of_time(seconds: float) -> Query:

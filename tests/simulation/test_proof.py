@@ -80,9 +80,12 @@ FREE = {"deadline", "fresh"}
 
 OF_SHARED_NOISE = {"honest"}
 OF_GAUSSIAN_NOISE = {"rho"}
+OF_JOINT_NOISE = {"security"}
 
 
-@pytest.mark.parametrize("field", sorted(FIELDS - OF_SHARED_NOISE - OF_GAUSSIAN_NOISE))
+@pytest.mark.parametrize(
+    "field", sorted(FIELDS - OF_SHARED_NOISE - OF_GAUSSIAN_NOISE - OF_JOINT_NOISE)
+)
 def test_the_answer_to_another_question_is_refused_by_field(
     opened: Opened, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +110,15 @@ def test_so_is_one_whose_shared_noise_takes_other_servers_to_be_honest() -> None
     opened.prove(asked)
     with pytest.raises(RunFailed, match="its honest is not as asked"):
         opened.prove(replace(asked, honest=1))
+
+
+def test_so_is_one_whose_servers_are_less_sure_of_their_noise() -> None:
+    asked = replace(QUESTION, noise=Placement.JOINT, security="covert", delta=1e-9)
+    with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
+        opened = runtime.ask(asked, lambda _: None)
+    opened.prove(asked)
+    with pytest.raises(RunFailed, match="its security is not as asked"):
+        opened.prove(replace(asked, security="malicious"))
 
 
 def test_so_is_one_that_was_granted_other_rho() -> None:

@@ -33,6 +33,7 @@ OTHERS: dict[str, Any] = {
     "honest": 1,
     "law": "twofold",
     "rho": "1/50",
+    "security": "covert",
 }
 
 

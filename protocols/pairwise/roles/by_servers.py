@@ -71,7 +71,7 @@ MAX_PAIRS = 1 << 22
 
 
 class ServerMachines:
-    """The roles of pairs that servers compute (`protocols.aggregation.role_machines`)."""
+    """The roles of pairs that servers compute (`protocols.run.machines`)."""
 
     stages = 1
     repeatable = True

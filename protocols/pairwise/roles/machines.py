@@ -1,4 +1,4 @@
-"""The machines of a statistic of pairs, by role (`protocols.aggregation.role_machines`)."""
+"""The machines of a statistic of pairs, by role (`protocols.run.machines`)."""
 
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
 from tallyroom.protocols.aggregation.one_round import OneRound

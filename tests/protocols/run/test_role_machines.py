@@ -1,4 +1,4 @@
-"""A plan may bring machines of its own for every role; nothing but its hooks is asked."""
+"""A kind of plan may have machines of its own for every role, by one table."""
 
 import ast
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import (
+    MACHINES,
     check,
     collector_machine,
     party_machine,
@@ -56,9 +57,11 @@ class Recorded(NoisySum):
 
     refusal: str = ""
 
-    @property
-    def machines(self) -> Recorder:  # type: ignore[override]
-        return Recorder(self.refusal)
+
+@pytest.fixture(autouse=True)
+def _table(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: Any = Recorded
+    monkeypatch.setitem(MACHINES, recorded, lambda plan: Recorder(plan.refusal))
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def test_machines_of_its_own_say_which_aggregator_does_not_suit() -> None:
 
 
 def test_only_those_who_know_pairs_ask_whether_a_plan_is_of_pairs() -> None:
-    """Everything else goes by hooks: a new kind of plan changes no file but its own."""
+    """Everything else goes by hooks and by the table of machines."""
     packages = ("protocols", "storage", "parties", "servers", "simulation", "tallyroom")
     asking = {
         str(path.relative_to(ROOT))
