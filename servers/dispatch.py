@@ -146,7 +146,7 @@ class Dispatch:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _lose_server(self, run: bytes, server: ServerLink, reason: str) -> None:
-        async with self._post.lock:
+        async with self._post.locks.of(run):
             outcome = self._coordinator.lose_server(run, server.index, reason)
         await self.carry(outcome)
 
@@ -175,7 +175,7 @@ class Dispatch:
         then wait for those parties. A party that joins again in the meantime is asked as usual."""
         either: list[asyncio.Future[Any]] = [run.asked, run.over]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        async with self._post.lock:
+        async with self._post.locks.of(run.run):
             outcome = self._coordinator.excuse_absent(run.run)
         await self.carry(outcome)
 

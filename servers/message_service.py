@@ -27,6 +27,8 @@ from tallyroom.protos.channel import Context, caller, received
 from tallyroom.protos.progress import status_to_wire
 from tallyroom.protos.tally_pb2_grpc import MessagesServicer
 from tallyroom.protos.tasks import Tasks
+from tallyroom.servers.cpu_shares import CpuShares
+from tallyroom.servers.run_locks import RunLocks
 from tallyroom.storage.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,8 @@ class MessageService(MessagesServicer):
         self.participant = participant
         self.mailboxes = mailboxes
         self.journal = journal
-        self.lock = asyncio.Lock()
+        self.locks = RunLocks()
+        self._cpu = CpuShares()
         self._carry = carry
         # If the caller hangs up, the answer to its message must still be carried: otherwise the run
         # would wait for ever.
@@ -114,7 +117,8 @@ class MessageService(MessagesServicer):
         """Called when the coordinator says where the servers are."""
 
     async def deliver(self, message: Message, data: bytes) -> Reply:
-        """Takes one message at a time, off the event loop: merging shares may take a while.
+        """Takes one message of a run at a time, off the event loop: merging shares may take a
+        while, and other runs go on meanwhile.
 
         An acknowledged message is in the journal. A message that was refused as a whole is not, and
         a repeated one is there once. Raises `OSError` or `NotWritten` if it cannot be stored: then
@@ -127,7 +131,7 @@ class MessageService(MessagesServicer):
         await self._tasks.finish(self._expire(run, None))
 
     async def _take(self, message: Message, data: bytes) -> Reply:
-        async with self.lock:
+        async with self.locks.of(message.run):
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
             if self.participant.was_asked(message):  # the participant repeats its answer
@@ -144,7 +148,7 @@ class MessageService(MessagesServicer):
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Reply:
         """For a timer: does nothing if the timer was replaced while it waited for the lock."""
-        async with self.lock:
+        async with self.locks.of(run):
             superseded = timer is not None and self._timers.get(run) is not timer
             if superseded or not self.participant.is_open(run):
                 return Reply(run)
@@ -156,11 +160,11 @@ class MessageService(MessagesServicer):
         return await self._carry_on(outcome)
 
     def _timed(self, run: bytes, work: Callable[[], Reply], preparing: bool = False) -> Reply:
-        """Adds up the process's CPU time during `work`: native loops have threads of their own."""
-        begun = time.process_time()
-        outcome = work()
+        """Adds up the process's CPU time during `work`."""
+        with self._cpu.measured() as taken:
+            outcome = work()
         if run in self.participant.meters:  # refused messages must not use memory
-            spent = time.process_time() - begun
+            spent = taken()
             self._cpu_seconds[run] = self._cpu_seconds.get(run, 0.0) + spent
             if preparing:
                 earlier = self._prepare_cpu_seconds.get(run, 0.0)
@@ -178,8 +182,10 @@ class MessageService(MessagesServicer):
         try:
             yield lambda: kept.append(True)
         finally:
-            if self.journal and not kept:
-                self.journal.retract(run, begin)
+            if self.journal:
+                self.journal.taken(run)
+                if not kept:
+                    self.journal.retract(run, begin)
 
     async def _carry_on(self, outcome: Reply) -> Reply:
         """The participant has moved on: what it says is carried as soon as the disk has room."""
@@ -207,7 +213,7 @@ class MessageService(MessagesServicer):
         outcome = Reply(run, unpaid=self.participant.unpaid(run))
         while outcome.unpaid:
             await asyncio.sleep(RETRY_SECONDS)
-            async with self.lock:
+            async with self.locks.of(run):
                 outcome = await asyncio.to_thread(self.participant.pay, run)
         self._paying.discard(run)
         await self._carry_on(outcome)
@@ -215,7 +221,7 @@ class MessageService(MessagesServicer):
     async def give_up(self, run: bytes, reason: str) -> None:
         """Ends a run that cannot go on here, and tells the coordinator. This is not journaled:
         whatever caused it happens again after a restart."""
-        async with self.lock:
+        async with self.locks.of(run):
             outcome = self.participant.advance(run, lambda _: Failed(reason))
         await self._carry_on(outcome)
 
@@ -251,14 +257,14 @@ class MessageService(MessagesServicer):
 
     async def forget(self, run: bytes) -> None:
         """Drops a run for good. Raises `OSError` if that cannot be recorded."""
-        async with self.lock:
+        async with self.locks.of(run):
             if self.journal:
                 await self.journal.forget(run)
             self._let_go(run)
 
     async def let_go(self, run: bytes) -> None:
         """Drops a run whose name is kept elsewhere."""
-        async with self.lock:
+        async with self.locks.of(run):
             self.unjournal(run)
             self._let_go(run)
 
@@ -278,7 +284,7 @@ class MessageService(MessagesServicer):
         """Finishes what is in hand, if that does not take long, and takes on nothing any more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
-                await self.lock.acquire()
+                await self.locks.close()
 
     def close(self) -> None:
         if self.journal:

@@ -136,7 +136,7 @@ class Runs:
         """Writes a run to the journal before anybody hears of it. A question to a stored tree is
         not written: it spends nothing and can be asked again."""
         try:
-            async with self._post.lock:
+            async with self._post.locks.of(run.run):
                 if run.name in self._cancelled:
                     raise RunFailed(CANCELLED)
                 if self._coordinator.name_of(run.query) != run.run:
@@ -351,7 +351,7 @@ class Runs:
         if run is None:
             self._never_begin(name)
             return pb.Cancelled(cancelled=True, words="it had not begun")
-        async with self._post.lock:  # no roster can be sent in between
+        async with self._post.locks.of(run.run):  # no roster can be sent in between
             if self._coordinator.is_releasing(run.run):
                 words = "servers are already releasing: ε is spent, and the answer is kept"
                 return pb.Cancelled(words=words)

@@ -69,7 +69,7 @@ class Journal:
         self._new_names = False
         self._syncing = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
-        self._told: tuple[bytes, bytes, int] | None = None
+        self._told: dict[bytes, tuple[bytes, int]] = {}
 
     def append(self, run: bytes, kind: Kind, data: bytes) -> int:
         """Writes a record, which is durable once `commit` returns. Returns where it begins.
@@ -84,7 +84,7 @@ class Journal:
             file.cut(last[0])
         try:
             begin = self._write(file, record)
-            self._told = run, data, file.end
+            self._told[run] = data, file.end
             if kind is Kind.ASK:
                 self._asks[run] = begin, file.end
             return begin
@@ -121,13 +121,17 @@ class Journal:
     def place_of(self, run: bytes, block: NDArray[np.uint8]) -> Place | None:
         """Returns where these bytes are, if the run's last record was just written and ends with
         them."""
-        if self._told is None or self._told[0] != run:
+        if (told := self._told.get(run)) is None:
             return None
-        _, data, end = self._told
+        data, end = told
         begin = len(data) - block.size
         if begin < 0 or not np.array_equal(np.frombuffer(data, np.uint8)[begin:], block):
             return None
         return self._path(run), end - block.size
+
+    def taken(self, run: bytes) -> None:
+        """The last record of a run need not be found in memory any longer."""
+        self._told.pop(run, None)
 
     def runs(self) -> Iterator[tuple[bytes, list[Record]]]:
         """Yields the records of every run that is not forgotten, oldest run first."""
@@ -147,11 +151,12 @@ class Journal:
     def _retold(self, run: bytes, path: Path) -> Iterator[Record]:
         begin = 0
         for kind, data, end in _records(path):
-            self._told = run, data, end
+            self._told[run] = data, end
             if kind is Kind.ASK:
                 self._asks[run] = begin, end
             begin = end
             yield kind, data
+        self.taken(run)
 
     def begin(self, mark: bytes) -> bytes:
         """Returns the mark up to which every run counts as begun. If there is no mark yet, it

@@ -7,8 +7,11 @@ all rows from before there was such a column, ρ follows from ε.
 """
 
 import sqlite3
+import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, NotWritten
@@ -17,6 +20,7 @@ from tallyroom.protocols.privacy.ledger import (
     ANYTHING,
     Charges,
     Filter,
+    LedgerRefusal,
     Totals,
     adaptive_epsilon,
 )
@@ -36,8 +40,22 @@ BUSY_SECONDS = 0.5
 """How long to wait for another process that holds the ledger; whoever needs it tries again."""
 
 
+@dataclass
+class _Entry:
+    """What somebody waits to have written. `error` is what came of it, once it is `written`."""
+
+    spends: Sequence[Spend]
+    foreseen: Spend | None
+    analyst: str
+    written: bool = False
+    error: BaseException | None = None
+
+
 class Ledger:
-    """One keeper's ledger. `filter` decides what may still be spent; by default, anything."""
+    """One keeper's ledger. `filter` decides what may still be spent; by default, anything.
+
+    Any thread may use it: what several have to write at a time is written together, since each
+    sync of the disk takes as long as a small release."""
 
     def __init__(
         self, path: Path | None, filter: Filter = ANYTHING, served: Served | None = None
@@ -47,6 +65,8 @@ class Ledger:
         self.filter = filter
         self._served = served
         self._path = path
+        self._writing = threading.Lock()
+        self._waiting: deque[_Entry] = deque()
         try:
             if path is not None and served is not None and not _filled(path):
                 served.check(path, None)
@@ -164,23 +184,53 @@ class Ledger:
         """
         if not spends:
             return
-        with _tried("written"):
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                if foreseen is not None:
-                    self.check(foreseen)
-                for spend in spends:
-                    self.check(spend)
-                    if not self.has(spend):
-                        self._insert(spend)
-                    if analyst:
-                        self._learnt(analyst, spend)
-                self._db.execute("COMMIT")
-                if self._served is not None:
-                    self._served.reach(self._count())
-            finally:
-                if self._db.in_transaction:  # after a failed COMMIT; a full disk may end it
-                    self._db.execute("ROLLBACK")
+        mine = _Entry(spends, foreseen, analyst)
+        self._waiting.append(mine)
+        with self._writing:  # whoever gets here first writes for all that wait
+            if not mine.written:
+                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                self._write(batch)
+        if mine.error is not None:
+            raise mine.error
+
+    def _write(self, batch: Sequence["_Entry"]) -> None:
+        """Writes several entries, each as a whole or not at all, and syncs the disk once."""
+        try:
+            with _tried("written"):
+                self._write_all(batch)
+        except BaseException as error:
+            for entry in batch:
+                entry.error = entry.error or error
+        for entry in batch:
+            entry.written = True
+
+    def _write_all(self, batch: Sequence["_Entry"]) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for entry in batch:
+                self._db.execute("SAVEPOINT entry")
+                try:
+                    self._enter(entry)
+                except LedgerRefusal as refusal:
+                    entry.error = refusal
+                    self._db.execute("ROLLBACK TO entry")
+                self._db.execute("RELEASE entry")
+            self._db.execute("COMMIT")
+            if self._served is not None:
+                self._served.reach(self._count())
+        finally:
+            if self._db.in_transaction:  # after a failed COMMIT; a full disk may end it
+                self._db.execute("ROLLBACK")
+
+    def _enter(self, entry: "_Entry") -> None:
+        if entry.foreseen is not None:
+            self.check(entry.foreseen)
+        for spend in entry.spends:
+            self.check(spend)
+            if not self.has(spend):
+                self._insert(spend)
+            if entry.analyst:
+                self._learnt(entry.analyst, spend)
 
     def _insert(self, spend: Spend) -> None:
         known = spend.in_rho

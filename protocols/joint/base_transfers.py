@@ -5,6 +5,8 @@ every run: a function of each server's secret and of what it heard. So what is k
 at any time, and a run that is told again after a crash needs nothing but its own messages.
 """
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,7 @@ class BaseTransfers:
         self._evaluator: tuple[bytes, Evaluator] | None = None
         self._garbler: tuple[bytes, Bytes, Garbler] | None = None
         self._caught: set[bytes] = set()
+        self._lock = threading.RLock()  # runs go on side by side
         self.made = 0
         """How often base transfers were computed."""
 
@@ -36,20 +39,22 @@ class BaseTransfers:
 
     def open(self) -> Bytes:
         """What the evaluator sends first."""
-        if self._opening is None:
-            self._opening = Evaluator(_LINK, self._randomness).open()
-        return self._opening
+        with self._lock:
+            if self._opening is None:
+                self._opening = Evaluator(_LINK, self._randomness).open()
+            return self._opening
 
     def evaluator(self, reply: Bytes, label: bytes, randomness: Randomness) -> Evaluator:
         """The session of one run. Raises `PeerError` on a reply that is none."""
         heard = reply.tobytes()
-        if self._evaluator is None or self._evaluator[0] != heard:
-            evaluator = Evaluator(_LINK, self._randomness)
-            evaluator.open()
-            evaluator.accept(reply)
-            self.made += 1
-            self._evaluator = heard, evaluator
-        return self._evaluator[1].branch(label, randomness)
+        with self._lock:
+            if self._evaluator is None or self._evaluator[0] != heard:
+                evaluator = Evaluator(_LINK, self._randomness)
+                evaluator.open()
+                evaluator.accept(reply)
+                self.made += 1
+                self._evaluator = heard, evaluator
+            return self._evaluator[1].branch(label, randomness)
 
     # --- the garbler's end ---
 
@@ -59,15 +64,17 @@ class BaseTransfers:
         """What to reply, and the session of one run. Raises `PeerError` on an opening that is
         none, or of an evaluator that was caught: it would guess again at the same Δ."""
         heard = opening.tobytes()
-        if heard in self._caught:
-            raise PeerError("the other server", "was caught with inconsistent choices before")
-        if self._garbler is None or self._garbler[0] != heard:
-            garbler = Garbler(_LINK, self._randomness)
-            self._garbler = heard, garbler.reply(opening), garbler
-            self.made += 1
-        _, reply, session = self._garbler
-        return reply, session.branch(label, randomness)
+        with self._lock:
+            if heard in self._caught:
+                raise PeerError("the other server", "was caught with inconsistent choices before")
+            if self._garbler is None or self._garbler[0] != heard:
+                garbler = Garbler(_LINK, self._randomness)
+                self._garbler = heard, garbler.reply(opening), garbler
+                self.made += 1
+            _, reply, session = self._garbler
+            return reply, session.branch(label, randomness)
 
     def close(self, opening: Bytes) -> None:
         """The evaluator that opened so was caught."""
-        self._caught.add(opening.tobytes())
+        with self._lock:
+            self._caught.add(opening.tobytes())

@@ -7,6 +7,7 @@ every runtime.
 
 import heapq
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,7 @@ class BegunRuns:
     def __init__(self, most: int | None = None) -> None:
         self.mark = b""
         self.clock: Clock | None = None
+        self._adding = threading.Lock()
         self._most = most
         self._names: dict[bytes, bytes] = {}
         self._numbers: list[bytes] = []
@@ -74,13 +76,14 @@ class BegunRuns:
     def add(self, run: bytes) -> None:
         """The smallest number makes room for a new one, and the mark is raised to it."""
         number = run[:NONCE_BYTES]
-        if self.like(run) is not None:
-            return
-        self._names[number] = run
-        heapq.heappush(self._numbers, number)
-        while len(self._numbers) > self._limit:
-            self.mark = heapq.heappop(self._numbers)
-            del self._names[self.mark]
+        with self._adding:
+            if self.like(run) is not None:
+                return
+            self._names[number] = run
+            heapq.heappush(self._numbers, number)
+            while len(self._numbers) > self._limit:
+                self.mark = heapq.heappop(self._numbers)
+                del self._names[self.mark]
 
     @property
     def _limit(self) -> float:
@@ -126,8 +129,9 @@ class _Unpaid:
 
 class Participant(ABC):
     """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
-    `expire` it. `replaying` is set while a journal tells what was taken before. `begun` knows which
-    runs must not be begun any more."""
+    `expire` it. `replaying` is set while a journal tells what was taken before.
+    `begun` knows which runs must not be begun any more. Threads may go on with runs of different
+    numbers at once."""
 
     def __init__(self, role: Role, record_spends: RecordSpends, address: int | None = None) -> None:
         """`address` is the index of a station; None for parties, which come in blocks."""
@@ -140,6 +144,7 @@ class Participant(ABC):
         self._machines: dict[bytes, Machine] = {}
         self.begun = BegunRuns()
         self._over: dict[bytes, str] = {}
+        self._ending = threading.RLock()
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
         self._sent: dict[bytes, int] = {}
@@ -386,12 +391,13 @@ class Participant(ABC):
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
         self._unpaid.pop(run, None)
-        if self._machines.pop(run, None) is not None:
-            self._over[run] = ""
-        while len(self._over) > MOST_OVER:
-            oldest = next(iter(self._over))
-            del self._over[oldest]
-            self.forget(oldest)
+        with self._ending:
+            if self._machines.pop(run, None) is not None:
+                self._over[run] = ""
+            while len(self._over) > MOST_OVER:
+                oldest = next(iter(self._over))
+                del self._over[oldest]
+                self.forget(oldest)
 
     def forget(self, run: bytes) -> None:
         """Drops all there is of a run but that it was."""

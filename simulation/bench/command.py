@@ -34,6 +34,7 @@ BENCHMARKS = {
         "scale",
         "metering",
         "noise",
+        "load",
     )
 }
 

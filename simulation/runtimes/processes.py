@@ -77,9 +77,13 @@ class Processes(Runtime):
         except BaseException:
             self.stop()
             raise
+        self._analyst = self.another_analyst()
+
+    def another_analyst(self) -> Analyst:
+        """One with a connection of its own."""
         analyst = self._credentials(Identity(Role.ANALYST))
         port = int(self._listen["coordinator"].rpartition(":")[2])
-        self._analyst = Analyst(self._network.from_here("coordinator", port), analyst)
+        return Analyst(self._network.from_here("coordinator", port), analyst)
 
     def _lay_lines(self) -> None:
         for index in range(self.layout.servers):

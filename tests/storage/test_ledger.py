@@ -5,13 +5,16 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError, NotWritten, RunFailed
 from tallyroom.protocols.privacy.ledger import (
     DEFAULT_CAP_DELTA,
     Composition,
@@ -22,6 +25,7 @@ from tallyroom.protocols.privacy.ledger import (
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.storage.ledger import SCHEMA_VERSION, Ledger
+from tallyroom.storage.served import Served
 
 THIRD = Fraction(1, 3)
 
@@ -383,4 +387,62 @@ def test_a_spend_in_rho_survives_the_death_of_its_keeper(tmp_path: Path) -> None
     assert ledger.in_rho() == {"r": CURVE}
     with pytest.raises(LedgerRefusal):
         ledger.record([a_curve("again")])
+    ledger.close()
+
+
+def test_many_that_spend_at_once_come_to_the_cap_and_no_further(tmp_path: Path) -> None:
+    """They are written together, and whoever does not fit is refused alone."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", Filter.of(Fraction(5)))
+    begin = threading.Barrier(20)
+
+    def pay(number: int) -> bool:
+        begin.wait()
+        try:
+            ledger.record(
+                [spend(f"{number} a", Fraction(1, 2)), spend(f"{number} b", Fraction(1, 2))]
+            )
+        except LedgerRefusal:
+            return False
+        return True
+
+    with ThreadPoolExecutor(20) as pool:
+        paid = list(pool.map(pay, range(20)))
+    assert sum(paid) == 5
+    receipts = {row[0] for row in ledger.rows()}
+    assert receipts == {f"{n} {half}" for n, ok in enumerate(paid) if ok for half in "ab"}
+    ledger.close()
+
+
+def test_what_waits_behind_a_writer_is_written_in_one_go(tmp_path: Path) -> None:
+    """One sync of the disk for all: the count of releases beside the ledger is written once."""
+    served = Served(tmp_path)
+    ledger = Ledger(tmp_path / "ledger.sqlite", served=served)
+    counts: list[int] = []
+    reach = served.reach
+    served.reach = lambda rows: (counts.append(rows), reach(rows))[1]  # type: ignore[method-assign]
+    with ThreadPoolExecutor(10) as pool:
+        with ledger._writing:
+            waiting = [pool.submit(ledger.record, [spend(str(n))]) for n in range(10)]
+            while len(ledger._waiting) < 10:
+                time.sleep(0.01)
+        for each in waiting:
+            each.result()
+    assert counts == [10]
+    ledger.close()
+
+
+def test_what_cannot_be_written_is_written_for_none_of_those_that_wait(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(ledger.record, [spend(str(n))]) for n in range(4)]
+        errors = [each.exception() for each in waiting]
+    assert all(isinstance(error, NotWritten) for error in errors)
+    assert ledger.rows() == []
+    holder.execute("ROLLBACK")
+    ledger.record([spend("0")])
+    assert len(ledger.rows()) == 1
+    holder.close()
     ledger.close()
