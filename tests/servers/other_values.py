@@ -16,6 +16,7 @@ from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Gini, Variance
 from tallyroom.protocols.statistics.on_demand import OF_CURVES, EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.survival import KaplanMeier
 
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
 
@@ -128,6 +129,10 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("auc smooth", "method"): {"method": "curve"},
     ("auc", "randomizer"): {"randomizer": "hadamard"},
     ("grouped histogram", "of"): {"of": "mean", "given": given_of(Mean(lower=0.05, upper=1.0))},
+    ("grouped kaplan-meier", "given"): {
+        "given": given_of(KaplanMeier(event="label", upper=10.0, thresholds=3))
+    },
+    ("grouped kaplan-meier", "of"): {"of": "nelson-aalen"},
     ("grouped mean", "of"): {"of": "sum"},
     ("grouped mode", "of"): {"of": "top-k"},
     ("kaplan-meier", "method"): {"method": "product-limit"},

@@ -90,7 +90,7 @@ def test_of_questions_under_one_number_that_come_at_once_one_begins(tmp_path: Pa
     """Two would draw one noise, and their difference would be without any."""
     same = [replace(query_of(7), deadline=30.0 + extra) for extra in range(20)]
     assert len({query.run for query in same}) == 20
-    begun = []
+    begun: list[Reply] = []
 
     async def carry(_: Reply) -> None:
         pass

@@ -413,13 +413,23 @@ def test_many_that_spend_at_once_come_to_the_cap_and_no_further(tmp_path: Path) 
     ledger.close()
 
 
+class Counting(Served):
+    """Notes every count that it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.reached: list[int] = []
+
+    def reach(self, rows: int) -> None:
+        self.reached.append(rows)
+        super().reach(rows)
+
+
 def test_what_waits_behind_a_writer_is_written_in_one_go(tmp_path: Path) -> None:
     """One sync of the disk for all: the count of releases beside the ledger is written once."""
-    served = Served(tmp_path)
+    served = Counting(tmp_path)
     ledger = Ledger(tmp_path / "ledger.sqlite", served=served)
-    counts: list[int] = []
-    reach = served.reach
-    served.reach = lambda rows: (counts.append(rows), reach(rows))[1]  # type: ignore[method-assign]
+    served.reached.clear()
     with ThreadPoolExecutor(10) as pool:
         with ledger._writing:
             waiting = [pool.submit(ledger.record, [spend(str(n))]) for n in range(10)]
@@ -427,7 +437,7 @@ def test_what_waits_behind_a_writer_is_written_in_one_go(tmp_path: Path) -> None
                 time.sleep(0.01)
         for each in waiting:
             each.result()
-    assert counts == [10]
+    assert served.reached == [10]
     ledger.close()
 
 
