@@ -77,3 +77,11 @@ def bitmap(parties: int, members: list[int]) -> bytes:
 def same(left: Message, right: Message) -> bool:
     """Whether two messages are equal in every field, links one by one."""
     return left.encode() == right.encode()
+
+
+def a_submission(party: int, query: Query) -> Message:
+    """A share of zeros."""
+    body = bytes(8 * query.plan.length)
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=query.run, round_=2
+    )

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.identity.certificates import Identity
-from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -18,7 +17,7 @@ from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.message_service import MOST_WAITING, Mailboxes, MessageService
 from tallyroom.storage.journal import Journal
 from tallyroom.storage.ledger import Ledger
-from tests.samples import a_message, a_query
+from tests.samples import a_message, a_query, a_submission
 
 
 def query_to(*parties: int, body: bytes = b"question") -> Message:
@@ -84,13 +83,6 @@ class Slow(AggregationServer):
         return super().handle(message)
 
 
-def submission(party: int, query: Query) -> Message:
-    body = bytes(8 * query.plan.length)
-    return a_message(
-        Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=query.run, round_=2
-    )
-
-
 class Watched(Journal):
     """Notes when what was written is on disk."""
 
@@ -114,7 +106,7 @@ def test_nothing_is_said_before_what_it_follows_from_is_on_disk(tmp_path: Path) 
     async def take() -> None:
         post = MessageService(server, Mailboxes(), carry, journal)
         asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode())
-        for message in (asked, submission(0, query)):
+        for message in (asked, a_submission(0, query)):
             await post.deliver(message, message.encode())
         post.close()
 
@@ -137,7 +129,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
         post = MessageService(server, Mailboxes(), carry, journal)
         asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode())
         await post.deliver(asked, asked.encode())
-        message = submission(0, query)
+        message = a_submission(0, query)
         call = asyncio.ensure_future(post.deliver(message, message.encode()))
         while not server.entered.is_set():
             await asyncio.sleep(0.01)
@@ -162,7 +154,7 @@ def test_what_is_refused_is_not_written(tmp_path: Path) -> None:
 
     async def refuse() -> None:
         post = MessageService(server, Mailboxes(), carry, Journal(tmp_path))
-        unknown = submission(0, a_query())
+        unknown = a_submission(0, a_query())
         outcome = await post.deliver(unknown, unknown.encode())
         assert "unknown" in outcome.refused[0].reason
         forged = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=a_query().encode())
@@ -219,7 +211,7 @@ def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
         )
         await post.deliver(asked, asked.encode())
         for party in (0, 0, 0, 1, 0):
-            message = submission(party, query)
+            message = a_submission(party, query)
             assert not (await post.deliver(message, message.encode())).refused
             sizes.append(sum(path.stat().st_size for path in tmp_path.glob("*.log")))
         journal.close()

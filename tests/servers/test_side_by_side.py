@@ -21,8 +21,7 @@ from tallyroom.servers.run_locks import RunLocks
 from tallyroom.storage.bulk import FileBulk
 from tallyroom.storage.journal import Journal, Kind
 from tallyroom.storage.ledger import Ledger
-from tests.samples import a_message, a_query
-from tests.servers.test_message_service import submission
+from tests.samples import a_message, a_query, a_submission
 
 SECONDS = 10.0
 
@@ -65,7 +64,7 @@ def test_a_server_computes_for_two_runs_at_a_time(tmp_path: Path) -> None:
         post = MessageService(server, Mailboxes(), carry, journal)
         for query in queries:
             await post.deliver(asked(query), asked(query).encode())
-        parts = [submission(0, query) for query in queries]
+        parts = [a_submission(0, query) for query in queries]
         await asyncio.gather(*(post.deliver(part, part.encode()) for part in parts))
         assert post._cpu_seconds.keys() == {query.run for query in queries}
         post.close()
