@@ -60,8 +60,10 @@ SIZES = {
 
 def in_bins(data: Scored, depth: int) -> NDArray[np.int64]:
     """Bins of equal width, like those of Fig. 3."""
-    cells: NDArray[np.int64] = np.floor(data.scores * 2**depth).astype(np.int64)
-    return np.minimum(cells, 2**depth - 1)
+    bins: NDArray[np.int64] = (
+        np.floor(data.scores * 2**depth).astype(np.int64).clip(0, 2**depth - 1)
+    )
+    return bins
 
 
 def generic(data: Scored, depth: int, epsilon: Fraction, rng: np.random.Generator) -> float:
