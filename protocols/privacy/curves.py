@@ -61,6 +61,9 @@ class CurveStrategy(Strategy):
     def count_variances(self, noise_variance: float) -> Reals:
         """The variance of every estimated count."""
 
+    def mean_variance(self, noise_variance: float) -> float:
+        return float(self.count_variances(noise_variance).mean())
+
     @property
     @abstractmethod
     def noises_in_count(self) -> float:
@@ -347,4 +350,4 @@ def curve_strategy(name: str, points: int, law: str, norm: str = "") -> CurveStr
 
 
 def _variance_under_l2(strategy: CurveStrategy) -> float:
-    return strategy.sensitivity.squared_l2 * float(strategy.count_variances(1.0).mean())
+    return strategy.sensitivity.squared_l2 * strategy.mean_variance(1.0)

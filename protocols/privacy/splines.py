@@ -24,6 +24,7 @@ each knot only.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,21 +139,24 @@ class Splines:
     @property
     def shares_of_total(self) -> Reals:
         """How much each count grows with n."""
-        return self._system.of_total / self._system.of_total[-1]
+        found: Reals = self._system.of_total / self._system.of_total[-1]
+        return found
 
     @property
     def variances(self) -> Reals:
         """Of each of `prefix_counts`, in units of a noise's."""
-        return self._system.variances / WEIGHT**2
+        found: Reals = self._system.variances / WEIGHT**2
+        return found
 
     def weights(self, last: int) -> Reals:
         """The weight of each noise in the count up to cell `last`."""
         wanted = (np.arange(self.cells) <= last) - self.shares_of_total[last]
-        if not self.levels:
-            return wanted / WEIGHT
-        solved = self._system.solve(self._system.rows @ wanted)
-        found: Reals = np.concatenate([wanted - self._system.rows.T @ solved, solved])
-        return found / WEIGHT
+        solved = np.zeros(0)
+        if self.levels:
+            solved = self._system.solve(self._system.rows @ wanted)
+            wanted = wanted - self._system.rows.T @ solved
+        found: Reals = np.concatenate([wanted, solved]) / WEIGHT
+        return found
 
     @property
     def _system(self) -> "_System":
@@ -183,7 +187,8 @@ class _System:
         self._blocks, self._parts = _touched(splines)
         place = np.broadcast_to(np.arange(cells), self._blocks.shape)
         at = (self._blocks.reshape(-1), place.reshape(-1))
-        self.rows = sparse.csr_matrix((self._parts.reshape(-1), at), (splines.rows, cells))
+        # Any: scipy's types do not tell what a product with a vector is.
+        self.rows: Any = sparse.csr_matrix((self._parts.reshape(-1), at), (splines.rows, cells))
         self.solve: Callable[[Reals], Reals] = lambda right: right
         if splines.levels:
             whole = sparse.identity(splines.rows) + self.rows @ self.rows.T
@@ -203,7 +208,7 @@ class _System:
         cells = len(self.of_total)
         total = self.of_total**2 / self.of_total[-1]
         if not len(self._blocks):
-            return np.arange(1, cells + 1) - total
+            return self._less(total)
         changed = (np.diff(self._blocks, axis=1) != 0).any(axis=0)
         starts = np.append(0, np.flatnonzero(changed) + 1)
         run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, cells)))
@@ -215,15 +220,19 @@ class _System:
         inverse = self._inverse(blocks)
         for one, row in enumerate(inverse):
             told += since[one] * (row[:, run] * since).sum(axis=0)
-        return np.maximum(np.arange(1, cells + 1) - told - total, 0.0)
+        return self._less(told + total)
+
+    def _less(self, known: Reals) -> Reals:
+        found: Reals = np.maximum(np.arange(1, len(known) + 1) - known, 0.0)
+        return found
 
     def _at(self, run: Index, blocks: Index) -> tuple[Reals, Reals]:
         """At the beginning of each run, gᵀ·S⁻¹·g, and S⁻¹·g in the blocks that it touches."""
         from scipy import sparse
 
         runs = blocks.shape[1]
-        cells = (np.ones(len(run)), (np.arange(len(run)), run))
-        come = (self.rows @ sparse.csr_matrix(cells, (len(run), runs))).tocsc()
+        of_run = (np.ones(len(run)), (np.arange(len(run)), run))
+        come = (self.rows @ sparse.csr_matrix(of_run, (len(run), runs))).tocsc()
         begun, solved = np.zeros(runs), np.zeros(blocks.shape)
         carried = np.zeros(self.rows.shape[0])
         for first in range(0, runs, _STEP):

@@ -28,7 +28,7 @@ MOST_PAIRS = 2000
 """More meetings or pairs than these are not rehearsed."""
 FEW_RECORDS = 24
 """Records of a party where meetings are rehearsed in part."""
-OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security")
+OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security", "questions")
 """Ways of asking that a query says."""
 
 Founding = Callable[[Dataset, str, int | None, int], Federation]
