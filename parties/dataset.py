@@ -128,6 +128,8 @@ class Dataset:
             values = look_up("column", name, self.columns)
             if name in self.why:
                 raise LocalError(self.why[name])
+            if np.isfinite(values).all():
+                continue
             if infinite := int(np.count_nonzero(is_infinite(values))):
                 raise LocalError(
                     f"column {name!r} has {infinite} infinite values in {len(values)} records: put "

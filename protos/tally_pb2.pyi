@@ -327,18 +327,20 @@ class Answer(_message.Message):
     def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., run: _Optional[bytes] = ..., query: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., authority: _Optional[bytes] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
-    __slots__ = ("run", "data", "question", "query", "events")
+    __slots__ = ("run", "data", "question", "query", "events", "analyst")
     RUN_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    ANALYST_FIELD_NUMBER: _ClassVar[int]
     run: bytes
     data: bytes
     question: str
     query: bytes
     events: _containers.RepeatedCompositeFieldContainer[Event]
-    def __init__(self, run: _Optional[bytes] = ..., data: _Optional[bytes] = ..., question: _Optional[str] = ..., query: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+    analyst: str
+    def __init__(self, run: _Optional[bytes] = ..., data: _Optional[bytes] = ..., question: _Optional[str] = ..., query: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., analyst: _Optional[str] = ...) -> None: ...
 
 class SignedShare(_message.Message):
     __slots__ = ("server", "share", "receipt", "certificate", "ask")

@@ -27,7 +27,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import RECEIPT_BYTES, request_of
 from tallyroom.protocols.run.refusal import Refusals, refusal_words
 from tallyroom.protocols.wire.loop import Reply
-from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import (
     NONCE_BYTES,
     Message,
@@ -135,7 +135,7 @@ class Coordinator(EvidenceKeeper):
         max_records_per_party: int = MAX_RECORDS_EACH,
         seeded: bool = False,
     ) -> None:
-        super().__init__(Role.COORDINATOR, ledger.record)
+        super().__init__(Role.COORDINATOR, self._record)
         self._max_records_per_party = max_records_per_party
         self._seeded = seeded
         self._questions: dict[str, Query] = {}
@@ -143,7 +143,8 @@ class Coordinator(EvidenceKeeper):
         self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
-        self._ledger = ledger
+        self.ledger = ledger
+        self._askers: dict[str, str] = {}
         self._randomness = randomness
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
@@ -208,6 +209,18 @@ class Coordinator(EvidenceKeeper):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
+    def asked_by(self, run: bytes, analyst: str) -> None:
+        """This analyst is told what the run releases."""
+        self._askers[run.hex()] = analyst
+
+    def _record(self, spends: Sequence[Spend]) -> None:
+        for spend in spends:  # a collector has one
+            self.ledger.record([spend], analyst=self._askers.get(spend.receipt, ""))
+
+    def forget(self, run: bytes) -> None:
+        super().forget(run)
+        self._askers.pop(run.hex(), None)
+
     def keyed(self, question: Question) -> Question:
         """The question under a key: one of its own where the analyst gave none."""
         if question.key:
@@ -240,7 +253,7 @@ class Coordinator(EvidenceKeeper):
         releases, data = self.releases, self.data
         if question.fresh or not releases.knows(query, data):
             spend = aggregator_named(query.aggregator).mechanism(query).spend
-            self._ledger.check(query.foreseen(spend))
+            self.ledger.check(query.foreseen(spend))
         if question.fresh:
             releases.outdate(query, data)
         return query

@@ -13,7 +13,7 @@ import grpc.aio
 import numpy as np
 
 from tallyroom.protocols.aggregation.contract import Ids
-from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
+from tallyroom.protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
 from tallyroom.protocols.run.party_states import MOST_SHOWN
@@ -23,8 +23,9 @@ from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Bill, Tally
 from tallyroom.protos import tally_pb2 as pb
-from tallyroom.protos.channel import Context, caller
+from tallyroom.protos.channel import Context, caller, certificate_of
 from tallyroom.protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
+from tallyroom.servers.allowances import Asker
 from tallyroom.servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from tallyroom.servers.dispatch import POLL_SECONDS, Dispatch
 from tallyroom.servers.enrolment import EnrolmentConfig
@@ -32,7 +33,7 @@ from tallyroom.servers.health import Health
 from tallyroom.servers.message_service import Mailboxes, MessageService
 from tallyroom.servers.metrics import Metrics, watch_ledger, watch_store
 from tallyroom.servers.peer_directory import PeerDirectory
-from tallyroom.servers.run import LiveRuns, Run
+from tallyroom.servers.run import LiveRuns, Run, analyst_of
 from tallyroom.servers.runs import Runs
 from tallyroom.servers.server_link import ServerLink
 from tallyroom.storage.answers import Answers
@@ -205,7 +206,7 @@ class CoordinatorService(PeerDirectory):
     async def Ask(  # noqa: N802
         self, request: pb.Question, context: Context
     ) -> AsyncIterator[pb.Event]:
-        await self._analyst(context)
+        asker = await self._asker(context)
         try:
             question = self.coordinator.keyed(Question.decode(request.json))
             name = self.coordinator.named(question.key)
@@ -216,12 +217,12 @@ class CoordinatorService(PeerDirectory):
                     yield progress
                 kept = self.runs.kept(name)  # another call may have asked it in the meantime
             if kept is not None:
-                _must_be_same(asked, kept.question)
+                _must_be_same((asker.name, asked), (analyst_of(kept), kept.question))
                 for event in kept.events:
                     yield event
                 return
-            run = run or await self.runs.begin(question)
-            _must_be_same(asked, run.question)
+            run = run or await self.runs.begin(question, asker)
+            _must_be_same((asker.name, asked), (run.analyst, run.question))
             async for event in self._follow(run):
                 yield event
         except RunFailed as error:
@@ -232,11 +233,12 @@ class CoordinatorService(PeerDirectory):
     async def Resume(  # noqa: N802
         self, request: pb.QuestionKey, context: Context
     ) -> AsyncIterator[pb.Event]:
-        name = await self._named(request, context)
-        if (kept := self.runs.kept(name)) is not None:
+        asker, name = await self._named(request, context)
+        kept, run = self.runs.kept(name), self.runs.live.asked(name)
+        if kept is not None and analyst_of(kept) == asker.name:
             for event in kept.events:
                 yield event
-        elif (run := self.runs.live.asked(name)) is not None:
+        elif run is not None and run.analyst == asker.name:
             try:
                 async for event in self._follow(run):
                     yield event
@@ -247,18 +249,26 @@ class CoordinatorService(PeerDirectory):
             yield pb.Event(failure=pb.Failure(reason=reason, our_input=True))
 
     async def Cancel(self, request: pb.QuestionKey, context: Context) -> pb.Cancelled:  # noqa: N802
-        return await self.runs.cancel(await self._named(request, context))
+        asker, name = await self._named(request, context)
+        run = self.runs.live.asked(name)
+        if run is not None and run.analyst != asker.name:
+            return pb.Cancelled(words="this key is unknown")
+        return await self.runs.cancel(name)
 
-    async def _analyst(self, context: Context) -> None:
+    async def _asker(self, context: Context) -> Asker:
         identity = await caller(context)
         if identity.role is not Role.ANALYST:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only an analyst may ask")
+        try:
+            return Asker.of(identity, certificate_of(context))
+        except PeerError as error:
+            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
 
-    async def _named(self, request: pb.QuestionKey, context: Context) -> bytes:
-        await self._analyst(context)
+    async def _named(self, request: pb.QuestionKey, context: Context) -> tuple[Asker, bytes]:
+        asker = await self._asker(context)
         if not 0 < len(request.key) <= MAX_KEY:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a valid question key")
-        return self.coordinator.named(request.key)
+        return asker, self.coordinator.named(request.key)
 
     async def _wait_for_parties(self, question: Question) -> AsyncIterator[pb.Event]:
         """Waits for all parties, or until the deadline for the minimum number needed."""
@@ -334,7 +344,7 @@ class CoordinatorService(PeerDirectory):
         )
 
 
-def _must_be_same(asked: str, before: str) -> None:
-    """Raises `LocalError` if another question had the same key."""
+def _must_be_same(asked: tuple[str, str], before: tuple[str, str]) -> None:
+    """Raises `LocalError` if another question had the same key, or another analyst asked it."""
     if asked != before:
         raise LocalError("another question was asked under this key before: choose a new one")

@@ -2,20 +2,22 @@
 
 import datetime as dt
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.wire.messages import Role
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
   digest BLOB PRIMARY KEY, party INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER);
 CREATE TABLE IF NOT EXISTS certificates (
   serial TEXT PRIMARY KEY, party INTEGER NOT NULL, key BLOB NOT NULL UNIQUE,
   expires INTEGER NOT NULL, revoked INTEGER);
+CREATE TABLE IF NOT EXISTS members (
+  serial TEXT PRIMARY KEY, name TEXT NOT NULL, revoked INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS certificates_of ON certificates (party);
 """
 
@@ -106,10 +108,22 @@ class Registry:
             ).rowcount
             return self._revoke(party, int(now.timestamp())) + void
 
+    def revoke_members(self, serials: Iterable[int], name: str, now: dt.datetime) -> int:
+        """Revokes certificates that were not issued here, as those of analysts are; returns how
+        many of them had not been."""
+        with _Transaction(self._db):
+            return self._db.executemany(
+                "INSERT OR IGNORE INTO members VALUES (?, ?, ?)",
+                [(str(serial), name, int(now.timestamp())) for serial in serials],
+            ).rowcount
+
     def revoked(self) -> list[int]:
         """Returns serials, oldest first. The list only grows, so its length is its number."""
-        query = "SELECT serial FROM certificates WHERE revoked IS NOT NULL ORDER BY revoked, rowid"
-        return [int(serial) for (serial,) in self._db.execute(query)]
+        query = (
+            "SELECT serial, revoked FROM certificates WHERE revoked IS NOT NULL "
+            "UNION ALL SELECT serial, revoked FROM members ORDER BY 2"
+        )
+        return [int(serial) for serial, _ in self._db.execute(query)]
 
     def parties(self) -> dict[int, str]:
         """Returns each party's state: `invited`, `enrolled` or `revoked`."""

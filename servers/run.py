@@ -23,6 +23,7 @@ class Run:
     `ended` says how the machines ended, and `over` what the analyst is told once that is stored.
     `asked` is done once all servers know the run and the parties have been asked.
     `hindrances` says what kept party hosts from answering, by their names.
+    `analyst` is who asked it first.
     `stalled` says why an answer that is already paid for has not arrived yet.
     """
 
@@ -31,6 +32,7 @@ class Run:
     query: Query
     data: bytes
     run: bytes
+    analyst: str = "analyst"
     ended: asyncio.Future[Done | Failed] = field(default_factory=asyncio.Future)
     over: asyncio.Future[Sequence[pb.Event]] = field(default_factory=asyncio.Future)
     phase: str = "submit"
@@ -73,6 +75,7 @@ class Run:
             question=self.question,
             query=self.query.encode(),
             events=events,
+            analyst=self.analyst,
         )
 
 
@@ -104,6 +107,11 @@ def beginning(kept: pb.Kept, records: Records) -> bytes:
     """Encodes how a run began, for the journal."""
     counts = records.astype("<i8").tobytes()
     return len(counts).to_bytes(4, "little") + counts + kept.SerializeToString()
+
+
+def analyst_of(kept: pb.Kept) -> str:
+    """Who asked it: there was one analyst when this was not written down."""
+    return kept.analyst or "analyst"
 
 
 def begun(data: bytes) -> tuple[pb.Kept, Records]:

@@ -10,10 +10,12 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Records, Total
 from tallyroom.protocols.errors import NotWritten, RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
@@ -21,23 +23,25 @@ from tallyroom.protocols.run.machines import stages
 from tallyroom.protocols.run.participant import Clock, next_time
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.loop import Reply
-from tallyroom.protocols.wire.machine import Done, Failed
+from tallyroom.protocols.wire.machine import Done, Failed, Spend
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.evidence import asked_to_wire, shares_to_wire
 from tallyroom.protos.tasks import Tasks
+from tallyroom.servers.allowances import Asker
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.servers.dispatch import Dispatch
 from tallyroom.servers.message_service import RETRY_SECONDS, MessageService
-from tallyroom.servers.run import LiveRuns, Run, beginning, begun
+from tallyroom.servers.run import LiveRuns, Run, analyst_of, beginning, begun
 from tallyroom.servers.server_link import GRACE_SECONDS, ServerLink
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.journal import Kind, Record
 
 log = logging.getLogger(__name__)
 
+ANALYST = Asker()
 MOST_CANCELLED = 1000
 CANCELLED = "it was cancelled, and nothing was released"
 
@@ -93,8 +97,9 @@ class Runs:
 
     # --- beginning ---
 
-    async def begin(self, question: Question) -> Run:
-        """Begins a run, or finds one that already answers the question."""
+    async def begin(self, question: Question, asker: Asker = ANALYST) -> Run:
+        """Begins a run, or finds one that already answers the question. Raises `LedgerRefusal` if
+        the asker's cap has no room for it."""
         question = self._coordinator.keyed(question)
         name = self._coordinator.named(question.key)
         if name in self._cancelled:
@@ -108,8 +113,15 @@ class Runs:
                 break
             await asyncio.wait([other.over])  # a stored tree answers one question after another
         called = self._coordinator.name_of(query)
-        run = Run(name, question.encode(), query, self._coordinator.data, called)
-        if events := self._again(run):
+        run = Run(name, question.encode(), query, self._coordinator.data, called, asker.name)
+        released, events = self._again(run)
+        spend = _spend(query, released)
+        # Nothing is awaited from here until the run is live, so that no other question of this
+        # analyst can be let in beside it.
+        awaited = (_spend(r.query, r.run) for r in self.live.all() if r.analyst == asker.name)
+        asker.check(self._coordinator.ledger, spend, query.foreseen(spend), awaited)
+        if events:
+            self._coordinator.ledger.record([spend], analyst=asker.name)
             await self._keep(name, run.kept(events))  # it can be fetched again under its own key
             run.over.set_result(events)
             return run
@@ -129,6 +141,7 @@ class Runs:
                     raise RunFailed(CANCELLED)
                 if self._coordinator.name_of(run.query) != run.run:
                     raise RunFailed("the parties' data changed in the meantime: ask again")
+                self._coordinator.asked_by(run.run, run.analyst)
                 outcome = self._coordinator.ask(run.query)
                 if (journal := self._post.journal) and not self._coordinator.releases.holds(
                     run.run
@@ -147,21 +160,21 @@ class Runs:
         self._conduct(run, [outcome])
         return run
 
-    def _again(self, run: Run) -> Sequence[pb.Event]:
-        """Returns the stored answer of an earlier question for the same release, if there is
-        one."""
+    def _again(self, run: Run) -> tuple[bytes, Sequence[pb.Event]]:
+        """Returns the stored answer of an earlier question for the same release, if there is one,
+        after the name of the run that releases it."""
         earlier = self._coordinator.releases.released(run.query, run.data)
         if earlier is None:
-            return ()
+            return run.run, ()
         kept = self.kept(earlier)
         if kept is None:
             self._coordinator.releases.disown(run.query, run.data)
-            return ()
+            return run.run, ()
         answer = kept.events[-1].answer
         answer.question, answer.reused = run.question, True
         answer.submit_seconds = answer.release_seconds = 0.0
         del answer.stations[:]
-        return kept.events
+        return kept.run, kept.events
 
     def resume(self) -> None:
         """Resumes the runs of the journal where they were left, and notes those that are over."""
@@ -185,6 +198,7 @@ class Runs:
                 journal.drop(run)
                 continue
             self.live.add(taken)
+            self._coordinator.asked_by(taken.run, taken.analyst)
             outcomes = [self._coordinator.start(taken.query, counts)]
             outcomes += self._post.replay(run, records[1:])
             self._conduct(taken, outcomes)
@@ -196,7 +210,7 @@ class Runs:
         kept, counts = begun(records[0][1])
         query = decode_query(run, kept.query, "journal")
         name = self._coordinator.named(Question.decode(kept.question).key)
-        return Run(name, kept.question, query, kept.data, run), counts
+        return Run(name, kept.question, query, kept.data, run, analyst_of(kept)), counts
 
     def _conduct(self, run: Run, outcomes: list[Reply]) -> None:
         self._background.spawn(self._carry_all(run, outcomes))
@@ -372,3 +386,8 @@ class Runs:
             outdated.remove(unused[0])
             await self._post.let_go(unused[0])
             await self._dispatch.forget(unused[0])
+
+
+def _spend(query: Query, run: bytes) -> Spend:
+    """What a query costs that is answered from the release of this run."""
+    return replace(aggregator_named(query.aggregator).mechanism(query).spend, receipt=run.hex())

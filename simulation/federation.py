@@ -40,17 +40,10 @@ from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
-from tallyroom.simulation.misbehaviour import (
-    HONEST,
-    Cheat,
-    Misbehaviour,
-    choose_silent,
-    parse_cheats,
-    parse_server_cheats,
-)
+from tallyroom.simulation.misbehaviour import HONEST, Cheat, Misbehaviour, misbehaviour
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
-from tallyroom.simulation.proc import Usage
+from tallyroom.simulation.proc import cpu_times, used_since
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
@@ -59,6 +52,15 @@ from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
+
+
+def _check_cheats(script: Misbehaviour, query: Query) -> None:
+    """Raises `LocalError` for a lie that nobody can tell in this computation."""
+    own, name = own_machines(query.plan), query.statistic.name
+    if own is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+        raise LocalError(f"{name} is computed in circuits: no data is out of range")
+    if script.cheaters(Cheat.GARBLED_WEIGHT) and not isinstance(own, PairwiseMachines):
+        raise LocalError(f"garbled-weight is a lie of parties that garble: {name} has none here")
 
 
 def of_groups(
@@ -155,15 +157,15 @@ class Federation:
             max_records_per_party,
             self.holdings.rows,
         )
-        of_parties, of_servers = parse_server_cheats(cheats)
-        scripted = parse_cheats(of_parties, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
-        silent = choose_silent(count, dropout, seed, scripted)
-        self.misbehaviour = Misbehaviour(silent, drop_after, scripted, of_servers)
-        if of_servers and runtime != "inprocess":
+        script = HONEST
+        if dropout or (cheats := tuple(cheats)):
+            script = misbehaviour(count, dropout, drop_after, cheats, seed)
+        self.misbehaviour = script
+        if script.servers and runtime != "inprocess":
             raise LocalError("--cheat server-0:… is for --runtime inprocess")
-        if (silent or scripted) and not kind.scripted:
+        if (script.silent or script.cheats) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
                 "or processes"
@@ -351,7 +353,7 @@ class Federation:
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        usage = Usage(self.runtime)
+        before = cpu_times(self.runtime)
         opened = self.runtime.ask(question, options.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
@@ -363,14 +365,16 @@ class Federation:
         result = answered(question, opened, about, self.runtime.trust)
         assert result.proof is not None
         plan = result.proof.plan(result.proof.evidence.asked_query)
-        notes = self._notes(question, plan, opened, clipped) + self._missed(result, opened.refused)
+        notes = self._notes(question, plan, opened, clipped)
+        if self.misbehaviour.cheats:
+            notes += self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
             truth=beside(truth, result.estimate),
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *filter(None, [why]), *notes),
             noiseless=noiseless(result.proof, opened, present),
-            roles=usage.by_role(),
+            roles=used_since(before, self.runtime),
         )
         return result, present
 
@@ -397,14 +401,8 @@ class Federation:
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
         script, min_parties = self.misbehaviour, options.min_parties
-        parties = len(self.holdings.ids)
-        if min_parties is None and script != HONEST:
-            min_parties = parties - len(script.silent) - len(script.cheats)
-        answering = parties - len(script.absent)
-        if min_parties is not None and script.absent and min_parties > answering:
-            raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
-            )
+        if script != HONEST:
+            min_parties = script.fewest(len(self.holdings.ids), min_parties)
         statistic = self._as_asked(statistic, aggregator)
         placement = setting.placement(options.noise, statistic, options.for_study)
         question = options.question(statistic, spec, grant, placement)
@@ -419,14 +417,8 @@ class Federation:
             setting.max_records_per_party,
         )
         query = self._check(question)
-        own = own_machines(query.plan)
-        if own is not None and script.cheaters(Cheat.OUT_OF_RANGE):
-            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        garble = isinstance(own, PairwiseMachines)
-        if script.cheaters(Cheat.GARBLED_WEIGHT) and not garble:
-            raise LocalError(
-                f"garbled-weight is a lie of parties that garble: {statistic.name} has none here"
-            )
+        if script.cheats:
+            _check_cheats(script, query)
         return _Put(question, query, why)
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
@@ -481,10 +473,9 @@ class Federation:
         notes = []
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        notes += [
-            *self.data.notes,
-            *self.misbehaviour.silence(opened.contributors.tolist()),
-        ]
+        notes += self.data.notes
+        if self.misbehaviour.silent:
+            notes.append(self.misbehaviour.silence(opened.contributors.tolist()))
         if clipped:
             ranges = set(known_bounds(question.statistic).values())
             outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))

@@ -72,18 +72,28 @@ class Misbehaviour:
                 found.add(party)
         return frozenset(found)
 
-    def silence(self, contributors: Collection[int]) -> list[str]:
-        """What to tell of those that fell silent."""
-        if not self.silent:
-            return []
+    def fewest(self, parties: int, min_parties: int | None) -> int:
+        """The least number of parties that an answer needs: all that follow the protocol, if nobody
+        says. Raises `LocalError` where more are needed than will ever speak."""
+        if min_parties is None:
+            return parties - len(self.silent) - len(self.cheats)
+        answering = parties - len(self.absent)
+        if self.absent and min_parties > answering:
+            raise LocalError(
+                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
+            )
+        return min_parties
+
+    def silence(self, contributors: Collection[int]) -> str:
+        """The note about parties that fell silent, of which there are some."""
         if self.after == 0:
-            return [f"{len(self.silent)} parties dropped out: the truth is that of the others"]
+            return f"{len(self.silent)} parties dropped out: the truth is that of the others"
         messages = "a message" if self.after == 1 else f"{self.after} messages"
-        return [
+        return (
             f"{len(self.silent)} parties fell silent after {messages}, "
             f"{len(self.silent.intersection(contributors))} of them in the sum: "
             "the truth is that of the parties in it"
-        ]
+        )
 
 
 HONEST = Misbehaviour()
@@ -129,6 +139,16 @@ def _of(message: Message, senders: NDArray[np.bool]) -> Iterable[Message]:
     if not senders.any():
         return ()
     return (message.select(np.flatnonzero(senders)),)
+
+
+def misbehaviour(
+    parties: int, dropout: float, drop_after: int, cheats: Iterable[str], seed: int | None
+) -> Misbehaviour:
+    """The script that the options of a simulation ask for. Raises `LocalError`."""
+    of_parties, of_servers = parse_server_cheats(cheats)
+    scripted = parse_cheats(of_parties, parties)
+    silent = choose_silent(parties, dropout, seed, scripted)
+    return Misbehaviour(silent, drop_after, scripted, of_servers)
 
 
 def choose_silent(
@@ -239,7 +259,6 @@ class ScriptedBlock(PartyBlock):
         return lying_machine(query, holdings, liars, randomness, self.signer)
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
-        if self._misbehaviour != HONEST:
-            script = self._scripts.setdefault(run, Script(self._misbehaviour))
-            messages = [played for message in messages for played in script.play(message)]
-        return super()._send(run, messages)
+        script = self._scripts.setdefault(run, Script(self._misbehaviour))
+        played = [each for message in messages for each in script.play(message)]
+        return super()._send(run, played)

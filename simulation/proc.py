@@ -42,38 +42,31 @@ def _kilobytes(path: Path, name: str) -> int:
     raise OSError(f"{path} has no {name}")
 
 
-class Usage:
-    """What each role's processes take, from when it is made. Of processes that this machine does
-    not have, nothing is known."""
+Times = dict[int, float]
+"""CPU seconds by process id; processes of other machines are left out."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._before = self._cpu()
 
-    def _cpu(self) -> dict[int, float]:
-        found = {}
-        for pids in self._runtime.role_processes().values():
-            for pid in pids:
-                with contextlib.suppress(OSError):  # it was killed: what it took is not known
-                    own = pid == os.getpid()
-                    found[pid] = time.process_time() if own else cpu_seconds(pid)
-        return found
+def cpu_times(runtime: Runtime) -> Times:
+    """The CPU seconds that each role's processes have taken so far."""
+    found = {}
+    for pids in runtime.role_processes().values():
+        for pid in pids:
+            with contextlib.suppress(OSError):  # it was killed: what it took is not known
+                own = pid == os.getpid()
+                found[pid] = time.process_time() if own else cpu_seconds(pid)
+    return found
 
-    def by_role(self) -> Roles:
-        """CPU seconds of all processes of a role, in hundredths; the most memory that one of them
-        ever had."""
-        after = self._cpu()
-        found: Roles = {}
-        for role, pids in self._runtime.role_processes().items():
-            known = [pid for pid in pids if pid in after]
-            spent = sum(after[pid] - self._before.get(pid, 0.0) for pid in known)
-            peaks = [0]
-            for pid in known:
-                with contextlib.suppress(OSError):
-                    peaks.append(peak_bytes(pid))
-            found[role] = {
-                "processes": len(known),
-                "cpu_seconds": spent,
-                "peak_bytes": max(peaks),
-            }
-        return found
+
+def used_since(before: Times, runtime: Runtime) -> Roles:
+    """For each role the CPU seconds of all its processes since `before`, in hundredths, and the
+    most memory that one of them ever had."""
+    after = cpu_times(runtime)
+    found: Roles = {}
+    for role, pids in runtime.role_processes().items():
+        use = found[role] = {"processes": 0, "cpu_seconds": 0.0, "peak_bytes": 0}
+        for pid in after.keys() & pids:
+            use["processes"] += 1
+            use["cpu_seconds"] += after[pid] - before.get(pid, 0.0)
+            with contextlib.suppress(OSError):
+                use["peak_bytes"] = max(use["peak_bytes"], peak_bytes(pid))
+    return found

@@ -26,6 +26,12 @@ from tallyroom.storage.served import Served
 
 SCHEMA_VERSION = 2
 COLUMNS = "receipt, data, epsilon, delta, written"
+_LEARNT = (
+    "CREATE TABLE IF NOT EXISTS learnt ("
+    "analyst TEXT NOT NULL, receipt TEXT NOT NULL, epsilon TEXT NOT NULL, delta REAL NOT NULL, "
+    "rho TEXT NOT NULL, rho_delta REAL NOT NULL, PRIMARY KEY (analyst, receipt))"
+)
+"""Which analyst learnt what, at a coordinator; made with its first row."""
 BUSY_SECONDS = 0.5
 """How long to wait for another process that holds the ledger; whoever needs it tries again."""
 
@@ -146,10 +152,13 @@ class Ledger:
             charges = self._charges_in_rho() if self.filter.concentrated else self._charges()
             self.filter.check(self.filter.counted(spend.loss, spend.concentrated), charges)
 
-    def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
+    def record(
+        self, spends: Sequence[Spend], foreseen: Spend | None = None, analyst: str = ""
+    ) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.
 
-        Nothing is written either unless there is room for what is `foreseen`.
+        Nothing is written either unless there is room for what is `foreseen`. With `analyst`, it is
+        also written down that this analyst learnt what they paid for; no cap is asked about that.
 
         Raises `LedgerRefusal` past the cap, and `NotWritten` where they cannot be written now.
         """
@@ -164,6 +173,8 @@ class Ledger:
                     self.check(spend)
                     if not self.has(spend):
                         self._insert(spend)
+                    if analyst:
+                        self._learnt(analyst, spend)
                 self._db.execute("COMMIT")
                 if self._served is not None:
                     self._served.reach(self._count())
@@ -179,6 +190,44 @@ class Ledger:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (spend.receipt, spend.data, spend.loss.text, spend.loss.written_delta, *in_rho),
         )
+
+    def _learnt(self, analyst: str, spend: Spend) -> None:
+        self._db.execute(_LEARNT)
+        loss, known = spend.loss, spend.concentrated
+        self._db.execute(
+            "INSERT OR IGNORE INTO learnt VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                analyst,
+                spend.receipt,
+                loss.text,
+                loss.written_delta,
+                known.text,
+                known.written_delta,
+            ),
+        )
+
+    def analysts(self) -> list[str]:
+        """The analysts who learnt anything."""
+        return sorted({name for name, *_ in self._learnt_rows("1 = 1", ())})
+
+    def learnt(self, analyst: str) -> list[Spend]:
+        """What an analyst learnt, whoever had asked it first, each release once."""
+        return [
+            Spend("", receipt, PrivacyLoss.read(text, delta), PrivacyLoss.read(rho, rho_delta))
+            for _, receipt, text, delta, rho, rho_delta in self._learnt_rows(
+                "analyst = ?", (analyst,)
+            )
+        ]
+
+    def _learnt_rows(
+        self, condition: str, values: tuple[str, ...]
+    ) -> list[tuple[str, str, str, float, str, float]]:
+        with _tried("read"):
+            query = "SELECT 1 FROM sqlite_master WHERE name = 'learnt'"
+            if self._db.execute(query).fetchone() is None:
+                return []
+            rows = f"SELECT * FROM learnt WHERE {condition} ORDER BY rowid"
+            return self._db.execute(rows, values).fetchall()
 
     def probe(self) -> None:
         """Raises `NotWritten` if the ledger cannot be written now, as far as that can be told

@@ -36,6 +36,11 @@ _RESERVED = re.compile(
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
 MAX_NAME = 64
 """The longest common name that X.509 allows."""
+CAP_EXTENSION = x509.ObjectIdentifier("2.25.76987225120308112530875358416023332795")
+"""The certificate extension that states an analyst's cap: an object identifier from a random UUID.
+"""
+MAX_CAP = 256
+"""The longest cap in a certificate, in bytes."""
 _CLOCK_SLACK = dt.timedelta(minutes=5)
 _PARTIES_ONLY = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "parties")
 
@@ -169,10 +174,11 @@ class Authority:
         now: dt.datetime,
         lifetime: dt.timedelta,
         hosts: tuple[str, ...] = (),
+        cap: str = "",
     ) -> Credentials:
         """A new key pair and its certificate, for participants that this process starts itself."""
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self.sign(key.public_key(), identity, now, lifetime, hosts)
+        certificate = self.sign(key.public_key(), identity, now, lifetime, hosts, cap)
         return Credentials(identity, certificate, self.pem, _private_pem(key))
 
     def sign(
@@ -182,11 +188,13 @@ class Authority:
         now: dt.datetime,
         lifetime: dt.timedelta,
         hosts: tuple[str, ...] = (),
+        cap: str = "",
     ) -> bytes:
         """The certificate for the holder of `public_key`, as PEM.
 
         `hosts` are further names or addresses for other people's TLS clients; ours check the
-        identity. Raises `LocalError` if one of them could be mistaken for a member.
+        identity. `cap` is the most that an analyst may learn, as in `parse_cap`. Raises
+        `LocalError` if a host could be mistaken for a member.
         """
         for host in hosts:
             check_host(host)
@@ -211,6 +219,9 @@ class Authority:
             voucher = make_voucher(self._key, first, last, ends, public_key)
             extension = x509.UnrecognizedExtension(EXTENSION, voucher)
             builder = builder.add_extension(extension, critical=False)
+        if cap:
+            stated = x509.UnrecognizedExtension(CAP_EXTENSION, cap.encode())
+            builder = builder.add_extension(stated, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM)
 
@@ -256,6 +267,24 @@ def validity_of(certificate: bytes) -> Validity:
     except ValueError:
         raise PeerError("unknown", "its certificate cannot be read") from None
     return Validity(parsed.serial_number, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
+
+
+@lru_cache(maxsize=4096)
+def cap_of(certificate: bytes) -> str:
+    """The cap that a certificate states, as a person writes it; empty if it states none.
+
+    Raises `PeerError` if it cannot be read: nobody is without a cap by a damaged one."""
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+        found = parsed.extensions.get_extension_for_oid(CAP_EXTENSION).value
+    except x509.ExtensionNotFound:
+        return ""
+    except ValueError:
+        raise PeerError("unknown", "its certificate cannot be read") from None
+    stated = found.value if isinstance(found, x509.UnrecognizedExtension) else b""
+    if not 0 < len(stated) <= MAX_CAP or not stated.isascii():
+        raise PeerError("unknown", "its certificate states a cap that cannot be read")
+    return stated.decode()
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,6 @@ class Security:
     level: Level
     copies: int = 2
 
-    def __post_init__(self) -> None:
-        if not 2 <= self.copies <= MOST_COPIES:
-            raise LocalError(
-                f"covert security opens all but one of 2 to {MOST_COPIES} circuits, "
-                f"not of {self.copies}"
-            )
-
     @property
     def statement(self) -> str:
         """Whom one has to trust with joint noise."""
@@ -82,4 +75,8 @@ def parse_security(text: str) -> Security:
             f"security is {', '.join(Level)}, or covert?circuits=N for N circuits instead of 2, "
             f"not {text!r}"
         )
-    return Security(Level.COVERT, int(found[1]))
+    if not 2 <= (copies := int(found[1])) <= MOST_COPIES:
+        raise LocalError(
+            f"covert security opens all but one of 2 to {MOST_COPIES} circuits, not of {copies}"
+        )
+    return Security(Level.COVERT, copies)

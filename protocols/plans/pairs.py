@@ -4,6 +4,7 @@ together (S1 §5). The total of the kernel's outputs goes through a secure aggre
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -23,13 +24,17 @@ from tallyroom.protocols.wire.messages import MAX_ROW
 
 DEFAULT_DELTA = 2.0**-40
 """What noise inside a circuit may cost in δ where the analyst grants none in particular."""
-LABELS = Grid.integers(0, 1)
-"""The grid of a column of labels."""
 COUNT_BYTES = 4
 """In which a release tells how many records a party holds."""
 MOST_TIED = 0.05
 """The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
 by chance; of time stamps, nearly all."""
+
+
+@cache
+def labels_grid() -> Grid:
+    """The grid of a column of labels."""
+    return Grid.integers(0, 1)
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ class PairwiseMean(PairsPlan):
     @property
     def _grids(self) -> dict[str, Grid]:
         """Those of the columns whose values count; labels are 0 or 1."""
-        found = {column.name: grid for column, grid in self._columns if grid != LABELS}
+        found = {column.name: grid for column, grid in self._columns if grid != labels_grid()}
         return found or {column.name: grid for column, grid in self._columns}
 
     @property
@@ -215,7 +220,7 @@ class PairwiseMean(PairsPlan):
         """Bounds that were given are as coarse as somebody wants them; without, nobody chose."""
         if not any(isinstance(grid, OrderedGrid) for grid in self._grids.values()):
             return
-        unbounded = (OrderedGrid(), LABELS)
+        unbounded = (OrderedGrid(), labels_grid())
         chosen = [each for each in self._resolution(holdings) if each[0] in unbounded]
         tied, distinct = sum(tied for _, tied, _ in chosen), sum(many for _, _, many in chosen)
         if tied > distinct * MOST_TIED:

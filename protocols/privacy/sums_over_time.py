@@ -370,7 +370,9 @@ class SquareRootOverTime(SumsStrategy):
 
 
 SUM_STRATEGIES: Mapping[str, type[SumsStrategy]] = {
-    kind.name: kind for kind in (BlocksOverTime, TreeOverTime, SquareRootOverTime)
+    BlocksOverTime.name: BlocksOverTime,
+    TreeOverTime.name: TreeOverTime,
+    SquareRootOverTime.name: SquareRootOverTime,
 }
 AUTO = "auto"
 MOST_IN_RING = 1 << 61

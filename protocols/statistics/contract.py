@@ -35,9 +35,6 @@ class Statistic(Parametrized, ABC):
     """The study that asks it, if nobody else does: the command does not offer the statistic."""
 
     def __post_init__(self) -> None:
-        self._take_python()
-
-    def _take_python(self) -> None:
         """Takes options as people write them in Python: one number or name where there may be
         several, 2 for the choice "2". Raises `LocalError`, which is a ValueError, for a value of
         another type."""

@@ -21,7 +21,7 @@ from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, Randomized
-from tallyroom.protocols.plans.pairs import LABELS, KernelColumn
+from tallyroom.protocols.plans.pairs import KernelColumn, labels_grid
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.areas import AucOfCounts
@@ -225,7 +225,7 @@ class Auc(Ordered):
         return (self.score, self.label)
 
     def build_kernel(self) -> Kernel:
-        return kernels.Auc([self.grid, LABELS])
+        return kernels.Auc([self.grid, labels_grid()])
 
     @property
     def inputs(self) -> tuple[KernelColumn, ...]:
@@ -287,4 +287,6 @@ class Pairwise(OwnRanges, OneColumn):
     def build_kernel(self) -> Kernel:
         kind = self._kind
         roles = zip(self.columns, kind.columns, strict=True)
-        return kind([LABELS if role == "label" else self.grid_of(name) for name, role in roles])
+        return kind(
+            [labels_grid() if role == "label" else self.grid_of(name) for name, role in roles]
+        )

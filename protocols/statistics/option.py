@@ -78,23 +78,15 @@ def options_of(kind: type) -> tuple[Option, ...]:
     """The options of a dataclass, those of its bases first, as it declares them."""
     found = []
     for each in dataclasses.fields(kind):
-        if (said := each.metadata.get(_OPTION)) is not None:
-            found.append(_option(each, said))
+        if (said := each.metadata.get(_OPTION)) is None:
+            continue
+        [of] = set(get_args(each.type) or (each.type,)) - {NoneType, Ellipsis}
+        flag = said["flag"] or f"--{each.name.replace('_', '-')}"
+        multiple = said["multiple"] or get_origin(each.type) is tuple
+        former = each.metadata.get(_FORMER, "")
+        told = said | {"flag": flag, "multiple": multiple, "former": former}
+        found.append(Option(name=each.name, kind=of, default=each.default, **told))
     return tuple(found)
-
-
-def _option(each: Field, said: dict[str, Any]) -> Option:
-    repeated = get_origin(each.type) is tuple
-    [kind] = set(get_args(each.type) or (each.type,)) - {NoneType, Ellipsis}
-    return Option(
-        name=each.name,
-        kind=kind,
-        default=each.default,
-        former=each.metadata.get(_FORMER, ""),
-        **said
-        | {"flag": said["flag"] or f"--{each.name.replace('_', '-')}"}
-        | {"multiple": said["multiple"] or repeated},
-    )
 
 
 # --- names and values of parameters ---

@@ -47,7 +47,9 @@ class Role(IntEnum):
     REGISTRAR = 5  # enrols parties; has no part in any run
 
     def named(self, index: int) -> str:
-        return f"{self.label}-{index}" if self in (Role.PARTY, Role.SERVER) else self.label
+        """The first analyst is `analyst`, and others are numbered from 1."""
+        numbered = self in (Role.PARTY, Role.SERVER) or (self is Role.ANALYST and index > 0)
+        return f"{self.label}-{index}" if numbered else self.label
 
     @property
     def label(self) -> str:

@@ -44,16 +44,45 @@ ELSEWHERE = {
 }
 """Options of the command that do not go with a statistic, and why."""
 _keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
-_PREFIX = "statistic_"
-_PILOT = _PREFIX + "pilot"
-_SCHEMA = _PREFIX + "schema"
-_WHERE = _PREFIX + "where_of_records"
-_BY = _PREFIX + "by_of_records"
-_GROUPS = _PREFIX + "groups_of_records"
-_BOUNDS = _PREFIX + "bounds"
-_BOUNDS_SHARE = _PREFIX + "bounds_share"
-_BOUNDS_BY = _PREFIX + "bounds_by"
+_PREFIX, _EXTRA = "statistic_", "extra_"
 BOUNDS = ("given", "private")
+EXTRAS: Mapping[str, tuple[Any, str, str | None]] = {
+    "pilot": (str, "PUBLIC data like yours, to choose the number of pairs from.", None),
+    "where": (
+        str,
+        "Of the records that meet a condition alone, such as 'age >= 40 and sex = \"F\"'.",
+        "<condition>",
+    ),
+    "by": (str, "For each group of records, by a column or several: sex,region.", "<column>"),
+    "groups": (
+        list[str],
+        "COLUMN=NAME,NAME: the groups of a column, which are public; repeat for more.",
+        "<column=names>",
+    ),
+    "schema": (
+        str,
+        "FILE with a line for each column, COLUMN=LOWER:UPPER or COLUMN=NAME,NAME, or the "
+        "name of a published one: adult.",
+        None,
+    ),
+    "bounds": (
+        str,
+        "Whether you give the bounds, or a share of ε is spent to find them. [default: given]",
+        f"[{'|'.join(BOUNDS)}]",
+    ),
+    "bounds_share": (
+        float,
+        f"The share of ε that finds private bounds. [default: {BOUNDS_SHARE}]",
+        None,
+    ),
+    "bounds_by": (
+        str,
+        "How private bounds are found: from noisy counts, or by two servers that show "
+        f"nothing but an index. [default: {BOUNDS_METHODS[0]}]",
+        f"[{'|'.join(BOUNDS_METHODS)}]",
+    ),
+}
+"""Options that several statistics have, beside their own: type, help, and metavar."""
 OF_A_SCHEMA = ("attributes", "ranges", "lower")
 """Options whose values a public schema tells."""
 
@@ -120,7 +149,9 @@ class GroupedCommand(TyperCommand):
         common: list[str] = []
         for each in self.get_params(ctx):
             if isinstance(each, TyperOption):
-                (own if (each.name or "").startswith(_PREFIX) else common).extend(each.opts)
+                (own if (each.name or "").startswith((_PREFIX, _EXTRA)) else common).extend(
+                    each.opts
+                )
         near = _misspelt(option, [*own, *common]) or _alike(option, self.name or "")
         if option in ("--where", "--by"):
             return f"{self.name} has no {option}: it is about all records"
@@ -165,103 +196,94 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     kind = kind_named(name)
     common = parameters_of(options)
     taken = set(map(attrgetter("name"), common))
-    own = []
+    own, panel = [], f"Options of {name}"
     for option in kind.options():
         if option.flag[2:].replace("-", "_") in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
-        own.append(_parameter(option, f"Options of {name}"))
-    if issubclass(kind, Piloted):
-        help = "PUBLIC data like yours, to choose the number of pairs from."
-        shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
-        own.append(_keyword(_PILOT, annotation=Annotated[str | None, shown]))
-    if by_group := issubclass(kind, Statistic) and answers_for_groups(kind):
-        own += _group_parameters(f"Options of {name}")
-    if by_group or any(option.name in OF_A_SCHEMA for option in kind.options()):
-        own.append(_schema_parameter(f"Options of {name}"))
-    if finds_bounds := issubclass(kind, Clipped):
-        own += _bounds_parameters(f"Options of {name}")
+        own.append(_parameter(option, panel))
+    for extra in _extras_of(kind):
+        of, help, metavar = EXTRAS[extra]
+        flag = f"--{extra.replace('_', '-')}"
+        shown = typer.Option(flag, help=help, rich_help_panel=panel, metavar=metavar)
+        own.append(_keyword(_EXTRA + extra, annotation=Annotated[of | None, shown]))
     parameters = [*own, *common]
 
     def command(**given: Any) -> None:
-        told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
-        pilot, schema = told.pop(_PILOT, None), told.pop(_SCHEMA, None)
-        where, by, groups = (told.pop(each, None) for each in (_WHERE, _BY, _GROUPS))
-        bounds = [told.pop(each, None) for each in (_BOUNDS, _BOUNDS_SHARE, _BOUNDS_BY)]
-        chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
+        chosen, extra = {}, {}
+        for key in list(given):
+            if not key.startswith((_PREFIX, _EXTRA)):
+                continue
+            value = given.pop(key)
+            if key.startswith(_EXTRA):
+                extra[key.removeprefix(_EXTRA)] = value
+            elif value is not None:
+                chosen[key.removeprefix(_PREFIX)] = value
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
-        finding = _finding_bounds(*bounds) if finds_bounds else (None, "histogram")
-        about = ChosenOptions(kind, chosen, pilot, *finding, schema)
-        about = replace(
-            about, where=_needed(where), by=_listed(by), groups=_groups_of(groups or ())
-        )
-        if astray := [column for column in about.groups if column not in about.by]:
-            raise LocalError(f"--by does not name {astray[0]}: give --by {astray[0]}")
-        action(about, options(**given))
+        action(_about(kind, chosen, **extra), options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    kinds = command.__annotations__
+    for each in parameters:
+        kinds[each.name] = each.annotation
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(name, cls=GroupedCommand, help=kind.summary())(command)
     built = typer.main.get_command(app)
     assert isinstance(built, TyperCommand)
-    kinds = {each.name: _kind_of(each.annotation) for each in parameters}
     for option in built.params:
-        read_lightly(option, kinds.get(option.name or ""))
+        read_lightly(option, _kind_of(kinds.get(option.name or "")))
     return built
 
 
 def _kind_of(annotation: Any) -> Any:
-    """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
+    """X of `Annotated[X | None, …]` and of `Annotated[X, …]`; None if there is no annotation."""
+    if annotation is None:
+        return None
     inner = get_args(annotation)[0]
     kinds = set(get_args(inner))
     return (kinds - {NoneType}).pop() if NoneType in kinds and len(kinds) == 2 else inner
 
 
-def _schema_parameter(group: str) -> inspect.Parameter:
-    shown = typer.Option(
-        "--schema",
-        help="FILE with a line for each column, COLUMN=LOWER:UPPER or COLUMN=NAME,NAME, or the "
-        "name of a published one: adult.",
-        rich_help_panel=group,
-    )
-    return _keyword(_SCHEMA, annotation=Annotated[str | None, shown])
+def _extras_of(kind: Any) -> list[str]:
+    """Which of `EXTRAS` a statistic or study has."""
+    found = ["pilot"] if issubclass(kind, Piloted) else []
+    if by_group := issubclass(kind, Statistic) and answers_for_groups(kind):
+        found += ["where", "by", "groups"]
+    if by_group or not {option.name for option in kind.options()}.isdisjoint(OF_A_SCHEMA):
+        found.append("schema")
+    if issubclass(kind, Clipped):
+        found += ["bounds", "bounds_share", "bounds_by"]
+    return found
 
 
-def _group_parameters(group: str) -> list[inspect.Parameter]:
-    where = typer.Option(
-        "--where",
-        help="Of the records that meet a condition alone, such as 'age >= 40 and sex = \"F\"'.",
-        rich_help_panel=group,
-        metavar="<condition>",
-    )
-    by = typer.Option(
-        "--by",
-        help="For each group of records, by a column or several: sex,region.",
-        rich_help_panel=group,
-        metavar="<column>",
-    )
-    names = typer.Option(
-        "--groups",
-        help="COLUMN=NAME,NAME: the groups of a column, which are public; repeat for more.",
-        rich_help_panel=group,
-        metavar="<column=names>",
-    )
-    return [
-        _keyword(_WHERE, annotation=Annotated[str | None, where]),
-        _keyword(_BY, annotation=Annotated[str | None, by]),
-        _keyword(_GROUPS, annotation=Annotated[list[str] | None, names]),
-    ]
-
-
-def _needed(where: str | None) -> str:
-    """The condition that was given; empty if none was. Raises `LocalError` for one that is none."""
-    return "" if where is None else canonical(where)
-
-
-def _listed(columns: str | None) -> tuple[str, ...]:
-    return () if columns is None else parse_categories(columns)
+def _about(
+    kind: Any,
+    chosen: Mapping[str, object],
+    pilot: str | None = None,
+    schema: str | None = None,
+    where: str | None = None,
+    by: str | None = None,
+    groups: Sequence[str] | None = None,
+    bounds: str | None = None,
+    bounds_share: float | None = None,
+    bounds_by: str | None = None,
+) -> ChosenOptions:
+    """What was chosen, with the options of `EXTRAS` read. Raises `LocalError`."""
+    about = ChosenOptions(kind, chosen, pilot, schema=schema)
+    if (bounds, bounds_share, bounds_by) != (None, None, None):
+        share, method = _finding_bounds(bounds, bounds_share, bounds_by)
+        about = replace(about, bounds_share=share, bounds_by=method)
+    if where is not None:
+        about = replace(about, where=canonical(where))
+    if by is not None:
+        about = replace(about, by=parse_categories(by))
+    if groups:
+        about = replace(about, groups=_groups_of(groups))
+    for column in about.groups:
+        if column not in about.by:
+            raise LocalError(f"--by does not name {column}: give --by {column}")
+    return about
 
 
 def _groups_of(texts: Sequence[str]) -> dict[str, str]:
@@ -271,32 +293,6 @@ def _groups_of(texts: Sequence[str]) -> dict[str, str]:
     if len(found) < len(told):
         raise LocalError("each column has one --groups")
     return found
-
-
-def _bounds_parameters(group: str) -> list[inspect.Parameter]:
-    bounds = typer.Option(
-        "--bounds",
-        help="Whether you give the bounds, or a share of ε is spent to find them. [default: given]",
-        rich_help_panel=group,
-        metavar=f"[{'|'.join(BOUNDS)}]",
-    )
-    share = typer.Option(
-        "--bounds-share",
-        help=f"The share of ε that finds private bounds. [default: {BOUNDS_SHARE}]",
-        rich_help_panel=group,
-    )
-    method = typer.Option(
-        "--bounds-by",
-        help="How private bounds are found: from noisy counts, or by two servers that show "
-        f"nothing but an index. [default: {BOUNDS_METHODS[0]}]",
-        rich_help_panel=group,
-        metavar=f"[{'|'.join(BOUNDS_METHODS)}]",
-    )
-    return [
-        _keyword(_BOUNDS, annotation=Annotated[str | None, bounds]),
-        _keyword(_BOUNDS_SHARE, annotation=Annotated[float | None, share]),
-        _keyword(_BOUNDS_BY, annotation=Annotated[str | None, method]),
-    ]
 
 
 def _finding_bounds(

@@ -9,10 +9,13 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.enrolment import Token
 from tallyroom.protos.identity_files import write_secret
 from tallyroom.servers.federation_folder import (
+    add_analyst,
+    analysts,
     create_federation,
     invite,
     open_registry,
     renew_member,
+    revoke_analyst,
 )
 from tallyroom.servers.federation_folder import revoke as revoke_party
 
@@ -71,13 +74,40 @@ def token(
 
 
 @commands.command()
-def revoke(
-    folder: Folder, party: Annotated[str, typer.Argument(help="party-0, party-1 …")]
+def analyst(
+    folder: Folder,
+    cap: Annotated[
+        str,
+        typer.Option(
+            help="The most that this analyst may learn: epsilon; `3, delta = 1e-6`; or `rho 0.1`."
+        ),
+    ] = "",
 ) -> None:
-    """Revoke a party's certificates and its unused token; servers know within seconds."""
+    """Make the identity of one more analyst, whose certificate states its cap."""
 
-    count = revoke_party(folder, party)
-    print(f"{party}: certificates and tokens revoked: {count}")
+    print(add_analyst(folder, cap))
+
+
+@commands.command()
+def revoke(
+    folder: Folder,
+    member: Annotated[str, typer.Argument(help="party-0, party-1 …, analyst, analyst-1 …")],
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="An analyst's certificate, if it was not made in this folder."),
+    ] = None,
+) -> None:
+    """Revoke a party's certificates and its unused token, or an analyst's certificates; all
+    stations know within seconds."""
+
+    if member.startswith("analyst"):
+        count = revoke_analyst(folder, member, certificate)
+        print(f"{member}: certificates revoked: {count}")
+        return
+    if certificate is not None:
+        raise LocalError("--certificate is for analysts: parties are known by name")
+    count = revoke_party(folder, member)
+    print(f"{member}: certificates and tokens revoked: {count}")
 
 
 @commands.command()
@@ -88,21 +118,27 @@ def renew(
         list[str] | None,
         typer.Option("--host", help="Adds a name to its certificate; repeatable."),
     ] = None,
+    cap: Annotated[
+        str | None, typer.Option(help="An analyst's cap from now on. [default: as before]")
+    ] = None,
 ) -> None:
     """Make a new key and certificate for a member that is not a party; parties renew by
     themselves."""
 
-    print(renew_member(folder, member, tuple(host or ())))
+    print(renew_member(folder, member, tuple(host or ()), cap))
 
 
 @commands.command("list")
 def list_parties(folder: Folder) -> None:
-    """List the parties and whether each is invited, enrolled or revoked."""
+    """List the parties and whether each is invited, enrolled or revoked, and the analysts with
+    their caps."""
 
     registry = open_registry(folder)
     for party, state in registry.parties().items():
         print(f"party-{party}  {state}")
     registry.close()
+    for name, (cap, current) in analysts(folder).items():
+        print(f"{name}  {'enrolled' if current else 'revoked'}  cap {cap or 'none'}")
 
 
 def _make_token_folder(folder: Path) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,8 @@ class LedgerReport:
     tight: float
     adaptive: float
     in_rho: dict[str, PrivacyLoss]
+    learnt: dict[str, Totals] = field(default_factory=dict)
+    """What each analyst learnt, in a coordinator's ledger."""
 
     @property
     def rho(self) -> PrivacyLoss:
@@ -52,6 +55,10 @@ class LedgerReport:
                 "delta": self.delta,
                 "rho_with_noise": self.rho.size,
             },
+            "analysts": {
+                name: {"spent": _plain(told.epsilon(self.delta)), "delta": float(told.noisy.delta)}
+                for name, told in self.learnt.items()
+            },
             "spends": [
                 {
                     "receipt": receipt,
@@ -69,6 +76,12 @@ class LedgerReport:
             yield receipt, data, PrivacyLoss.read(text, delta), written
 
     def lines(self) -> Iterator[str]:
+        yield from self._spent()
+        for name, told in self.learnt.items():
+            size = f"{told.noisy.letter} {told.noisy.size:g}" if not told.exact else "ε ∞"
+            yield f"learnt by {name}: {size}, δ {float(told.noisy.delta):.2g}"
+
+    def _spent(self) -> Iterator[str]:
         for receipt, data, loss, written in self.spends():
             size = f"{loss.size:g}" if loss.bounded else "∞"
             size = f"{loss.letter} {size:<8} δ {float(loss.delta):<8.2g}"
@@ -110,9 +123,14 @@ def read_ledger(path: Path, delta: float) -> LedgerReport:
             ledger.tight(delta),
             ledger.adaptive(delta),
             ledger.in_rho(),
+            {name: _learnt(ledger, name) for name in ledger.analysts()},
         )
     finally:
         ledger.close()
+
+
+def _learnt(ledger: Ledger, analyst: str) -> Totals:
+    return Totals.of(Counter(spend.loss for spend in ledger.learnt(analyst)))
 
 
 def _plain(epsilon: float) -> float | str:

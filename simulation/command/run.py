@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,7 +65,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     if options.coordinator is None or options.identity is None:
-        with at_work(options.out), keeping_proof(options.out):
+        with keeping_proof(options.out):
             show(simulate(chosen, options), options.out, options.as_json)
         return
     spec = _aggregator_of(options)
@@ -81,7 +80,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     question = _asked(chosen, None)
     deployment = Deployment(options.coordinator, options.identity, spec)
     about = about_run(question.name, spec, options)
-    with at_work(options.out), keeping_proof(options.out):
+    with keeping_proof(options.out):
         with (
             deployment as asked,
             show_progress() as shown,
@@ -184,21 +183,18 @@ def simulated(
     spec: str,
     options: RunOptions | CompareOptions,
 ) -> "Result":
-    simulation = federation_of(dataset, spec, options)
-    about: dict[str, object] = {}
-    if options.out is not None:
+    how = asking(options)
+    with federation_of(dataset, spec, options) as federation, show_progress() as shown:
+        if options.out is None:
+            return federation.run(question, report=shown, **how)
         about = about_run(question.name, spec, options) | {
-            "servers": simulation.servers,
-            "trust": str(simulation.settled(question).threat_model(simulation.servers)),
+            "servers": federation.servers,
+            "trust": str(federation.settled(question).threat_model(federation.servers)),
             "party_sends": aggregator_named(spec).party_bytes,
-            "predicted": simulation.predicted_links(question),
+            "predicted": federation.predicted_links(question),
         }
-    with (
-        simulation as federation,
-        show_progress() as shown,
-        watched(options.out, about, shown) as report,
-    ):
-        return federation.run(question, report=report, **asking(options))
+        with watched(options.out, about, shown) as report:
+            return federation.run(question, report=report, **how)
 
 
 def federation_of(
@@ -248,16 +244,19 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     roles = dataset.roles if dataset else {}
     schema = read_schema(chosen.schema) if chosen.schema else ()
     given: dict[str, Any] = dict(chosen.given)
-    several = {each.name: each.multiple for each in chosen.kind.options()}
-    known = set(map(attrgetter("name"), dataclasses.fields(chosen.kind)))
     columns: dict[str, Any] = {}
-    for role in roles.keys() & known:
-        columns[role] = (roles[role],) if several.get(role) else roles[role]
-    if "attributes" in known:
+    has_attributes = False
+    for each in chosen.kind.options():
+        has_attributes |= each.name == "attributes"
+        if (column := roles.get(each.name)) is not None:
+            columns[each.name] = (column,) if each.multiple else column
+    if has_attributes:
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
     built: Statistic | Study = chosen.kind.from_parameters(columns | given)
-    return built.with_bounds(bounds_of(schema)) if isinstance(built, Clipped | Study) else built
+    if schema and isinstance(built, Clipped | Study):
+        return built.with_bounds(bounds_of(schema))
+    return built
 
 
 def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
@@ -313,9 +312,14 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
 @contextmanager
 def keeping_proof(folder: Path | None) -> Iterator[None]:
-    """Writes down the certificate of a cheat, if a run fails with one."""
+    """Shows that there is work on the folder, if there is one, and writes down the certificate of a
+    cheat, if a run fails with one."""
     try:
-        yield
+        if folder is None:
+            yield
+        else:
+            with at_work(folder):
+                yield
     except RunFailed as error:
         if error.proof is None:
             raise

@@ -101,9 +101,11 @@ class ToldLedger(Ledger):
 
     new: list[Spend]
 
-    def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
+    def record(
+        self, spends: Sequence[Spend], foreseen: Spend | None = None, analyst: str = ""
+    ) -> None:
         known = [spend for spend in spends if self.has(spend)]
-        super().record(spends, foreseen)
+        super().record(spends, foreseen, analyst)
         self.new = [*getattr(self, "new", ()), *(s for s in spends if s not in known)]
 
     def told(self) -> list[Spend]:

@@ -9,13 +9,15 @@ import os
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.consent import Consent
 from tallyroom.protocols.aggregation.contract import Ids, Total
 from tallyroom.protocols.errors import RunFailed
@@ -33,7 +35,7 @@ from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.lying_servers import LyingServer
-from tallyroom.simulation.misbehaviour import ScriptedBlock
+from tallyroom.simulation.misbehaviour import HONEST, ScriptedBlock
 from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime, silent
 from tallyroom.storage.ledger import Ledger
 
@@ -254,7 +256,6 @@ class ParticipantLoop(InMemory[Participant]):
 class InProcess(LoopRuntime[Participant]):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
-    block: ClassVar[type[ScriptedBlock]] = ScriptedBlock
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
@@ -268,12 +269,12 @@ class InProcess(LoopRuntime[Participant]):
     def start(self) -> None:
         layout = self.layout
         parties = Randomness.for_role(layout.seed, "parties")
-        self._blocks = [
-            self.block(
-                block, parties, self._consent(f"host-{number}"), misbehaviour=layout.misbehaviour
-            )
-            for number, block in enumerate(layout.holdings.blocks(layout.hosts))
-        ]
+        block: Callable[..., PartyBlock] = PartyBlock
+        if layout.misbehaviour != HONEST:
+            block = partial(ScriptedBlock, misbehaviour=layout.misbehaviour)
+        self._blocks = []
+        for number, holdings in enumerate(layout.holdings.blocks(layout.hosts)):
+            self._blocks.append(block(holdings, parties, self._consent(f"host-{number}")))
         now = dt.datetime.now(dt.UTC)
         authority = Authority.create("simulation", now, LIFETIME)
         self._credentials = [

@@ -16,7 +16,7 @@ from tallyroom.simulation.command.common import DEPLOYED, OUTPUT, CompareOptions
 from tallyroom.simulation.runtimes import runtimes
 
 ACTIONS = {"run": RunOptions, "compare": CompareOptions}
-NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts", "statistic_schema"})
+NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts", "extra_schema"})
 """Options about files of this machine and places to run: the page has its own, or offers none."""
 DATA_FLAGS = ("--data", "--pilot")
 MOST_VALUES, MOST_CHARACTERS = 64, 500
