@@ -24,11 +24,11 @@ from tallyroom.simulation.command.by_statistic import (
     need_statistic,
     statistic_command,
 )
-from tallyroom.simulation.command.common import DATA, CompareOptions, asking, option
+from tallyroom.simulation.command.common import DATA, FEDERATION, CompareOptions, asking, option
 from tallyroom.simulation.command.run import asked_about, federation_of
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.planning.plan import Planned, Planning, least_epsilon, plan, search
-from tallyroom.simulation.planning.rehearsal import Rehearsal, like
+from tallyroom.simulation.planning.rehearsal import MOST_PARTIES, Rehearsal, like, repeated
 from tallyroom.simulation.planning.stand_in import stand_in
 from tallyroom.simulation.planning.thresholds import LADDER, Thresholds
 from tallyroom.simulation.reports.terminal import show_table
@@ -61,6 +61,17 @@ LEGEND_MORE = (
 )
 
 
+def whole_number(text: str) -> int:
+    """Reads 100000000, and 1e8 too."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer():
+        raise typer.BadParameter(f"{text!r} is not a whole number")
+    return int(value)
+
+
 @dataclass(frozen=True)
 class PlanOptions(CompareOptions):
     """`tally plan`: no party or server is asked."""
@@ -76,12 +87,24 @@ class PlanOptions(CompareOptions):
         float | None,
         option(TARGET, "Leave out aggregators that take more bytes per party than this."),
     ] = None
+    parties: Annotated[
+        int | None,
+        option(
+            FEDERATION,
+            "Number of parties; 20 unless the data says. More than there are records, as 1e8, are "
+            "planned on paper, with one record each.",
+            parser=whole_number,
+            metavar="<int>",
+        ),
+    ] = None
     public: Annotated[
         str | None, option(DATA, "PUBLIC data to rehearse on; if left out, uniform values.")
     ] = None
 
 
 def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
+    if options.parties is not None and options.parties < 1:
+        raise LocalError("a federation needs at least one party")
     for name in ("target_error", "target_bytes"):
         value = getattr(options, name)
         if value is not None and not (math.isfinite(value) and value > 0):
@@ -173,7 +196,8 @@ def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | No
         question = with_bounds(question, records.bounds)
         if not isinstance(question, ReadBetweenThresholds):
             return None
-        return question.between_thresholds(question.reference(records.deal(options.parties)))
+        parties = options.parties if asked.on_paper is None else None
+        return question.between_thresholds(question.reference(records.deal(parties)))
 
     if hidden(LADDER[0]) is None:
         return None
@@ -188,6 +212,9 @@ def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | No
 def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> Rehearsal:
     """The question, about public records in place of the private ones."""
     question, data = asked_about(chosen, options)
+    on_paper = options.parties if (options.parties or 0) > data.rows else None
+    if on_paper is not None:
+        data = repeated(data, max(MOST_PARTIES, data.rows))
     if options.public is None:
         records = stand_in(question, data)
     else:
@@ -196,7 +223,7 @@ def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> Rehearsal:
     def found(data: Dataset, spec: str, parties: int | None, seed: int) -> Federation:
         return federation_of(data, spec, dataclasses.replace(options, parties=parties, seed=seed))
 
-    return Rehearsal(question, records, options.parties, found, asking(options))
+    return Rehearsal(question, records, options.parties, found, asking(options), on_paper=on_paper)
 
 
 class PlanGroup(StatisticGroup):

@@ -21,7 +21,7 @@ from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.networks.prediction import server_bytes, waiting_seconds
 from tallyroom.simulation.networks.profile import PROFILES
-from tallyroom.simulation.planning.rehearsal import Part, Rehearsal
+from tallyroom.simulation.planning.rehearsal import FEW, Part, Rehearsal
 from tallyroom.simulation.result import Result
 
 BYTES_WITHIN = 0.15
@@ -118,6 +118,8 @@ def expected(rehearse: Rehearsal, spec: str, epsilon: float | str) -> Expected:
         sampled = len(rehearse.size(spec, epsilon, rehearse.whole)) > 2
         basis = (DRAWN_PAIRS if sampled else MECHANISM) if drawn.foretold else DRAWN
         return Expected(error, drawn.noise, basis)
+    if rehearse.on_paper is not None:
+        return _on_paper(rehearse, spec, epsilon)
     part, *smaller = rehearse.parts(spec, epsilon)
     whole = _rehearsed(rehearse, spec, epsilon, part)
     if not smaller or not whole.error or not whole.noise:
@@ -127,6 +129,18 @@ def expected(rehearse: Rehearsal, spec: str, epsilon: float | str) -> Expected:
     shrunk = _per_doubling(whole.error, less.error) ** doublings
     basis = f"{whole.basis}, extrapolated from smaller federations"
     return Expected(whole.error * shrunk, whole.noise * shrunk, basis)
+
+
+def _on_paper(rehearse: Rehearsal, spec: str, epsilon: float | str) -> Expected:
+    """The error of the noise, where the mechanism states it: it goes by a power of the number of
+    records. What the answer errs by besides does not follow from smaller federations."""
+    parts = [Part(2 * FEW, 2 * FEW), Part(FEW, FEW)]
+    results = [rehearse(spec, epsilon, 0, part) for part in parts]
+    more, less = (noise_of(each) if settled(each) else None for each in results)
+    if not more or not less:
+        return Expected(None, None, "mechanism for the data at hand alone: unknown on paper")
+    noise = more * (rehearse.whole.rows / parts[0].rows) ** math.log2(more / less)
+    return Expected(noise, noise, "mechanism: that of the noise, on paper")
 
 
 def _per_doubling(error: float, half: float | None) -> float:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallyroom.parties.dataset import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.statistics import Statistic
@@ -28,6 +30,8 @@ MOST_PAIRS = 2000
 """More meetings or pairs than these are not rehearsed."""
 FEW_RECORDS = 24
 """Records of a party where meetings are rehearsed in part."""
+FEW = 100
+"""So many parties tell what kind of plan a question has."""
 OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security")
 """Ways of asking that a query says."""
 
@@ -46,7 +50,10 @@ class Part(NamedTuple):
 class Rehearsal:
     """`records` are public: as many as there are private ones, and held by as many. `asking` is how
     the question is put; its ε and the parties that it needs are told anew. Errors are those against
-    the truth or, without `against_truth`, those of the noise alone."""
+    the truth or, without `against_truth`, those of the noise alone.
+
+    A plan `on_paper` is for so many parties of one record each, more than there are records to
+    deal. It is rehearsed at smaller sizes alone, on `records` that stand in for theirs."""
 
     question: Statistic | Study
     records: Dataset
@@ -54,10 +61,13 @@ class Rehearsal:
     found: Founding
     asking: Any
     against_truth: bool = True
+    on_paper: int | None = None
     _queries: dict[tuple[str, str, Part], Query | None] = field(default_factory=dict)
 
     @cached_property
     def whole(self) -> Part:
+        if self.on_paper is not None:
+            return Part(self.on_paper, self.on_paper)
         return Part(len(self.records.deal(self.parties).ids), self.records.rows)
 
     def __call__(
@@ -70,14 +80,20 @@ class Rehearsal:
 
     def outcomes(self, spec: str, epsilon: float | str) -> Outcomes | None:
         """Drawn in the clear, at the full size; None where they cannot be."""
+        if self.on_paper is not None:
+            return None
         query = self._query(spec, epsilon, self.whole)
         return None if query is None else outcomes(query, self.records.deal(self.parties))
 
     def size(self, spec: str, epsilon: float | str, part: Part) -> tuple[float, ...]:
         """What the bill is linear in: 1, parties, and where records meet in pairs, meetings of
         parties and pairs."""
-        query = self._query(spec, epsilon, part)
+        on_paper = part.parties == self.on_paper
+        query = self._query(spec, epsilon, Part(FEW, FEW) if on_paper else part)
         plan = None if query is None else query.plan
+        if on_paper:
+            self._check_on_paper(plan, spec, epsilon)
+            return 1.0, part.parties
         if not isinstance(plan, PairwiseMean):
             return 1.0, part.parties
         if plan.by_servers:
@@ -89,6 +105,14 @@ class Rehearsal:
         meetings = np.unique(between[:, 0] * part.parties + between[:, 1])
         return 1.0, part.parties, len(meetings), len(between)
 
+    def _check_on_paper(self, plan: Plan | None, spec: str, epsilon: float | str) -> None:
+        """Raises `LocalError` where the plan for many records is another than that for few."""
+        if isinstance(plan, PairwiseMean):
+            raise LocalError("pairs of records are planned only for as many parties as records")
+        larger = self._query(spec, epsilon, Part(MOST_PARTIES, MOST_PARTIES))
+        if plan is not None and larger is not None and larger.plan.length != plan.length:
+            raise LocalError("what is counted depends on the number of records: give --thresholds")
+
     def parts(self, spec: str, epsilon: float | str) -> list[Part]:
         """The sizes to rehearse, the largest first: the whole alone, or several smaller ones."""
         size, whole = self.size(spec, epsilon, self.whole), self.whole
@@ -98,6 +122,8 @@ class Rehearsal:
             most = min(FEW_RECORDS, max(2, whole.rows // whole.parties))
             sizes = ((6, most), (4, most), (3, most), (4, most // 2))
             return [Part(parties, parties * each) for parties, each in sizes]
+        if self.on_paper is not None:
+            return [Part(MOST_PARTIES, MOST_PARTIES), Part(MOST_PARTIES // 2, MOST_PARTIES // 2)]
         share = min(1.0, MOST_PARTIES / whole.parties, MOST_RECORDS / whole.rows)
         if share == 1 or self.records.owner is not None:
             return [whole]
@@ -122,10 +148,17 @@ class Rehearsal:
         return self.parties if part == self.whole else part.parties
 
     def _records(self, part: Part) -> Dataset:
-        if part == self.whole:
+        if part == self.whole or part.rows == self.records.rows:
             return self.records
         columns = {name: column[: part.rows] for name, column in self.records.columns.items()}
         return dataclasses.replace(self.records, columns=columns, owner=None)
+
+
+def repeated(records: Dataset, rows: int) -> Dataset:
+    """So many records, the same ones again where there are fewer."""
+    drawn = np.arange(rows) % records.rows
+    columns = {name: column[drawn] for name, column in records.columns.items()}
+    return dataclasses.replace(records, columns=columns, owner=None)
 
 
 def like(public: Dataset, data: Dataset) -> Dataset:

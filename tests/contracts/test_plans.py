@@ -30,6 +30,7 @@ from tallyroom.simulation.planning.plan import (
 from tallyroom.simulation.planning.plan import plan as planned
 from tallyroom.simulation.planning.rehearsal import MOST_MEETINGS, Rehearsal
 from tallyroom.simulation.planning.thresholds import LADDER
+from tests.conftest import Tally
 from tests.statistical.promises import understood
 
 RECORDS, PARTIES = 24, 3
@@ -303,3 +304,50 @@ def test_a_quantiles_thresholds_serve_its_error_on_raw_records() -> None:
         result = simulate(*understood("quantile", RunOptions, run))
         errors.append((result.error or {})["rmse"])
     assert np.sqrt(np.mean(np.square(errors))) <= 2 * target
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "power"), [("mean", "additive", 1.0), ("histogram", "prio3", 0.0)]
+)
+def test_a_plan_on_paper_is_the_plan_of_a_large_federation(
+    name: str, spec: str, power: float
+) -> None:
+    """More parties than records: bytes as a real rehearsal of 4,000 parties has them, within 2 %,
+    and beyond that linear; the error of the noise falls with the power of n that is known of it."""
+    words = ["--lower=0", "--upper=1", "--epsilon=1"]
+
+    def at(parties: str, data: str) -> Planned:
+        given = [f"--data={data}", f"--parties={parties}", *words]
+        return planned(rehearsal(*understood(name, PlanOptions, given)), spec, "1")
+
+    few = "synthetic:poisson?bins=16&lambda=3"
+    paper, huge = at("4000", few), at("4e8", few)
+    real = at("4000", "synthetic:scores?n=4000&value=score")
+    assert paper.total_bytes == pytest.approx(real.total_bytes, rel=0.02)
+    # The one of a histogram that can be dealt is drawn, under a seed.
+    assert paper.noise_error == pytest.approx(real.noise_error, rel=0.05)
+    assert huge.total_bytes == pytest.approx(1e5 * paper.total_bytes, rel=0.02)
+    assert huge.noise_error == pytest.approx(1e-5**power * (paper.noise_error or 0), rel=1e-6)
+    assert "on paper" in huge.basis
+
+
+@pytest.mark.parametrize("parties", ["1.5", "inf", "nan", "many", "1e400", "-3"])
+def test_parties_that_are_no_number_of_parties_are_refused(parties: str, tally_here: Tally) -> None:
+    done = tally_here("plan", "mean", f"--parties={parties}")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_pairs_are_not_planned_on_paper(tally_here: Tally) -> None:
+    done = tally_here("plan", "gini", "--parties=1e8")
+    assert done.returncode in (2, 3)
+    assert "pairs of records are planned only for" in done.stderr
+
+
+def test_a_plan_whose_length_follows_from_n_is_not_told_on_paper(tally_here: Tally) -> None:
+    asked = ["plan", "roc", "--parties=1e8", "--data=synthetic:scores?n=100"]
+    done = tally_here(*asked)
+    assert done.returncode in (2, 3)
+    assert "give --thresholds" in done.stderr
+    assert tally_here(*asked, "--thresholds=64").returncode == 0

@@ -28,7 +28,7 @@ PRIROC = [
 ]
 OURS = (
     *("s0-fig2", "s0-fig3", "s0-fig4"),
-    "s1-fig4",
+    *("s1-fig4", "s1-protocols"),
     *("s2-fig1", "s2-fig2", "s2-fig3", "s2-fig4", "s2-fig6"),
     *("s2-fig7", "s2-fig8", "s2-fig9", "s2-table1"),
     "s3-fig5",
@@ -79,6 +79,11 @@ COLUMNS = {
             for end in ("", "_lower", "_upper")
         ),
     ],
+    "s1-protocols": ["protocol", "epsilon", "d", "error", "error_lower", "error_upper"],
+    "s0-table1": [
+        *("data", "instances_printed", "instances", "positive_printed", "positive"),
+        *("features_printed", "features"),
+    ],
     "s0-fig1": ["curve", "false_positive_rate", "true_positive_rate"],
     "s0-fig5": [
         "epsilon",
@@ -122,6 +127,7 @@ COLUMNS = {
     "s2-fig6": ["data", "mechanism", "epsilon", "run", "fan", "bend", "slope"],
     "s2-fig8": ["run", "raw", "S2_1", "S2_0.1", "ours_1", "ours_0.1"],
     "s2-fig9": ["outcome", "mechanism", "way", "fan", "bend", "slope"],
+    "s3-fig1": ["curve", "false_positive_rate", "true_positive_rate"],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig3": ["beta", "prevalence", "sensitivity"],
     "s3-fig4": ["metric", "size", "exact", "output"],
@@ -148,6 +154,7 @@ WORDS = (
     "model",
     "varied",
     "outcome",
+    "protocol",
 )
 """Columns that are no numbers, or infinite ones."""
 
