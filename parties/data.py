@@ -19,7 +19,7 @@ from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.attributes import parse_attribute
 
-ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group")
+ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group", "weights")
 
 
 def load(spec: str, also: Iterable[str] = ()) -> Dataset:

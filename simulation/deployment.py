@@ -12,6 +12,7 @@ from tallyroom.protocols.errors import Interrupted, LocalError
 from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
+from tallyroom.protocols.run.law_choice import LawChoice
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
@@ -83,6 +84,7 @@ class Deployment:
         fresh: bool = False,
         noise_law: str = LAPLACE,
         security: str = "",
+        questions: int = 1,
         key: str | None = None,
         begun: Begun = lambda _, __: None,
         interval: str = NOISE,
@@ -99,7 +101,7 @@ class Deployment:
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(
-            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security, questions
         )
         statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
@@ -118,7 +120,7 @@ class Deployment:
             ask, how = asked.ask, options.of(asked)
             spec = ask.aggregator or self._spec
             there = self._analyst.describe(deadline)
-            question = self._question(there, ask.statistic, spec, asked.grant, how)
+            question, _ = self._question(there, ask.statistic, spec, asked.grant, how)
             federation = there.parties, there.servers, there.records, there.most_records
             query = question.query(bytes(NONCE_BYTES), *federation)
             check(query)
@@ -143,9 +145,11 @@ class Deployment:
     ) -> Result:
         """`named` gives the question its key."""
         there = self._analyst.describe(options.deadline)
-        question = named(self._question(there, statistic, spec, grant, options))
+        question, why = self._question(there, statistic, spec, grant, options)
+        question = named(question)
         begun(question.key, False)
-        return self._result(self._analyst.ask_or_cancel(question, options.report), question)
+        result = self._result(self._analyst.ask_or_cancel(question, options.report), question)
+        return replace(result, notes=(*result.notes, why)) if why else result
 
     def _question(
         self,
@@ -154,7 +158,7 @@ class Deployment:
         spec: str,
         grant: Grant,
         options: AskingOptions,
-    ) -> Question:
+    ) -> LawChoice:
         if set(columns_to_bound(statistic)) - known_bounds(statistic).keys():
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand; "
@@ -162,8 +166,11 @@ class Deployment:
             )
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
-        return options.question(
+        question = options.question(
             statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
+        )
+        return options.settled(
+            question, there.parties, there.servers, there.records, there.most_records
         )
 
     def resume(self, key: str, report: Report = silent) -> Result:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from tallyroom.parties.dataset import REFUSE, Dataset
 from tallyroom.parties.frames import Data, dataset_of
@@ -81,6 +81,15 @@ def of_groups(
 def published_groups(data: Dataset) -> dict[str, str]:
     """The names that a data set publishes, by column."""
     return names_of(data.schema) | data.categories
+
+
+class _Put(NamedTuple):
+    """A question, the query that it would be, and why its noise is of this law, if that was left
+    open."""
+
+    question: Question
+    query: Query
+    why: str
 
 
 class Federation:
@@ -230,6 +239,7 @@ class Federation:
         fresh: bool = False,
         noise_law: str = LAPLACE,
         security: str = "",
+        questions: int = 1,
         interval: str = NOISE,
         where: str = "",
         by: Sequence[str] = (),
@@ -242,7 +252,8 @@ class Federation:
         By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
-        `noise_law` names the law of the noise (`tally list noise-laws`). `security` is how sure two
+        `noise_law` names the law of the noise (`tally list noise-laws`); `auto` takes the one of
+        less error where so many `questions` like this are asked. `security` is how sure two
         servers are of what they compute together: semi-honest, covert or malicious. `interval` is
         what the interval covers: `noise`, or `population`; both are in `intervals`.
         `where` is a condition that records must meet to be in the answer, `by` are columns that
@@ -251,7 +262,7 @@ class Federation:
         check_covers(interval)
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(
-            noise, unit, min_parties, deadline, fresh, report, noise_law, security
+            noise, unit, min_parties, deadline, fresh, report, noise_law, security, questions
         )
         named = self._named(statistic)
         if where or by:
@@ -301,15 +312,18 @@ class Federation:
         delta: float = 0.0,
         noise_law: str = LAPLACE,
         security: str = "",
+        questions: int = 1,
     ) -> Query | None:
         """The query that a question would be, without asking it. None for a study, whose questions
         follow from answers. Raises `LocalError` for a question that cannot be asked."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
-        options = AskingOptions(noise, unit, None, 30.0, False, silent, noise_law, security)
+        options = AskingOptions(
+            noise, unit, None, 30.0, False, silent, noise_law, security, questions
+        )
         statistic = self._zoomed(statistic, whole, unit)
         if isinstance(statistic, Study):
             return None
-        return self._question(statistic, self._spec, whole, options, "")[1]
+        return self._question(statistic, self._spec, whole, options, "").query
 
     def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
         """A quantile by choices is a study where one choice is not enough."""
@@ -329,7 +343,7 @@ class Federation:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
         key = "" if salt else self._next_key()
-        question, query = self._question(statistic, spec, grant, options, key)
+        question, query, why = self._question(statistic, spec, grant, options, key)
         question = keyed(question, salt) if salt else question
         if (pairs := query.plan.pairs) is not None:
             pairs.check_resolution(self.holdings)
@@ -358,7 +372,7 @@ class Federation:
             result,
             truth=beside(truth, result.estimate),
             seconds=seconds | opened.seconds,
-            notes=(*result.notes, *notes),
+            notes=(*result.notes, *filter(None, [why]), *notes),
             noiseless=noiseless(result.proof, opened, present),
             roles=used_since(before, self.runtime),
         )
@@ -369,7 +383,7 @@ class Federation:
     ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question, query = self._question(statistic, spec, grant, options, "")
+        question, query, _ = self._question(statistic, spec, grant, options, "")
         if (pairs := query.plan.pairs) is not None:
             pairs.check_resolution(self.holdings)
         if query.plan.pairs is None:
@@ -382,9 +396,8 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> tuple[Question, Query]:
-        """The question, and the query that it would be. Raises `LocalError` for one that cannot be
-        asked, before anything is started."""
+    ) -> _Put:
+        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
         script, min_parties = self.misbehaviour, options.min_parties
@@ -396,10 +409,17 @@ class Federation:
         question = dataclasses.replace(
             question, data=self.data.name, min_parties=min_parties, key=key
         )
+        question, why = options.settled(
+            question,
+            setting.parties,
+            setting.servers,
+            setting.records,
+            setting.max_records_per_party,
+        )
         query = self._check(question)
         if script.cheats:
             _check_cheats(script, query)
-        return question, query
+        return _Put(question, query, why)
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):

@@ -17,6 +17,7 @@ from tallyroom.protocols.plans.interval import NOISE, POPULATION
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, parse_noise
 from tallyroom.protocols.records import Column
+from tallyroom.protocols.run.law_choice import AUTO, LawChoice, with_law
 from tallyroom.protocols.run.promise import together
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
@@ -56,6 +57,8 @@ class AskingOptions:
     report: Report
     law: str
     security: str = ""
+    questions: int = 1
+    """Where the law is `auto`: how many questions like this are to be asked."""
     for_study: bool = False
     """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
@@ -63,13 +66,13 @@ class AskingOptions:
         """Of one question: who adds the noise is left to it where the choice is not one it has.
         Raises `LocalError` for another law than the one that studies reckon with, and for a loss
         in ρ, which that has not."""
-        if self.law != LAPLACE:
+        if self.law not in (LAPLACE, AUTO):
             raise LocalError(
                 f"a study reckons with {LAPLACE} noise, not with {self.law}: leave --noise-law out"
             )
         if question.grant.loss.rho is not None:
             raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
-        return dataclasses.replace(self, for_study=True, report=question.report)
+        return dataclasses.replace(self, law=LAPLACE, for_study=True, report=question.report)
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
@@ -92,6 +95,16 @@ class AskingOptions:
             security="" if self.for_study and placement is not Placement.JOINT else self.security,
             rho="" if rho is None else str(rho),
         )
+
+    def settled(
+        self, question: Question, parties: int, servers: int, records: int, most: int
+    ) -> LawChoice:
+        """The question with a law of noise, for such a federation. Raises `LocalError`."""
+        if self.law != AUTO:
+            if self.questions != 1:
+                raise LocalError("--questions is for --noise-law auto, which goes by their number")
+            return LawChoice(question, "")
+        return with_law(question, self.questions, parties, servers, records, most)
 
 
 PutQuestion = Callable[[StudyQuestion], Result]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tallyroom.protocols.statistics.areas import AveragePrecision
     from tallyroom.protocols.statistics.choices import Mode, TopK
     from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+    from tallyroom.protocols.statistics.classifier_table import ClassifierTable
     from tallyroom.protocols.statistics.contract import Statistic
     from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
     from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
         Variance,
     )
     from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+    from tallyroom.protocols.statistics.proportion import Proportion
     from tallyroom.protocols.statistics.running_sum import RunningSum
+    from tallyroom.protocols.statistics.second_moments import Correlation, Covariance
     from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
     from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
     from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
@@ -98,6 +101,9 @@ _HOMES = {
         "QuantileSearch",
     ),
     "tallyroom.protocols.statistics.running_sum": ("RunningSum",),
+    "tallyroom.protocols.statistics.classifier_table": ("ClassifierTable",),
+    "tallyroom.protocols.statistics.proportion": ("Proportion",),
+    "tallyroom.protocols.statistics.second_moments": ("Correlation", "Covariance"),
     "tallyroom.protocols.statistics.crosstab": ("ChiSquare", "Crosstab"),
     "tallyroom.protocols.statistics.log_rank": ("LogRank",),
     "tallyroom.protocols.statistics.mean_tests": ("Anova", "TTest"),
@@ -122,7 +128,10 @@ __all__ = [
     "Auc",
     "AveragePrecision",
     "ChiSquare",
+    "ClassifierTable",
     "CollisionEntropy",
+    "Correlation",
+    "Covariance",
     "Crosstab",
     "CumulativeHistogram",
     "Curve",
@@ -152,6 +161,7 @@ __all__ = [
     "PrCurve",
     "PrivateBounds",
     "ProjectedHistogram",
+    "Proportion",
     "Quantile",
     "QuantileSearch",
     "QuantileSearchStudy",

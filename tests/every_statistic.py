@@ -15,6 +15,7 @@ from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.classifier_table import ClassifierTable
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
@@ -45,6 +46,7 @@ from tallyroom.protocols.statistics.projected import (
     NextByMax,
     ProjectedCells,
 )
+from tallyroom.protocols.statistics.proportion import Proportion
 from tallyroom.protocols.statistics.residuals import (
     CuratedCells,
     CuratedReach,
@@ -53,6 +55,7 @@ from tallyroom.protocols.statistics.residuals import (
     ResidualReach,
 )
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.second_moments import Correlation, Covariance
 from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
@@ -68,7 +71,10 @@ PLOT: dict[str, Any] = {**MODEL, "side": 4}
 EVERY: tuple[Statistic, ...] = (
     Sum(**UNIT),
     Mean(**UNIT),
+    Mean(**UNIT, weights="x", weight_upper=1.0),
+    Proportion("label", "1"),
     Histogram(**UNIT, bins=4),
+    Histogram(**UNIT, bins=4, weights="x", weight_upper=1.0),
     Magnitudes(),
     MagnitudeBounds(),
     Ecdf(**GRID),
@@ -83,6 +89,9 @@ EVERY: tuple[Statistic, ...] = (
     RunningSum(**UNIT, steps=12),
     Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
+    ClassifierTable(**GRID, threshold=0.5),
+    Covariance(("x=0:1", "y=0:1")),
+    Correlation(("x=0:1", "y=0:1")),
     KaplanMeier(event="label", upper=10.0, thresholds=4),
     NelsonAalen(event="label", upper=10.0, at=(2.0, 5.0)),
     LogRank(event="label", upper=10.0, thresholds=3, group="other", groups="0,1"),

@@ -193,6 +193,10 @@ class Plan(ABC):
     def without_noise(self, holdings: Holdings) -> Vector:
         """The exact release about these records: how simulations tell what noise did."""
 
+    def mean_variance(self, noise_variance: float) -> float:
+        """As `Strategy.mean_variance`."""
+        return noise_variance
+
     # --- what is said of it ---
 
     public: tuple[str, ...] = ()
@@ -325,6 +329,9 @@ class NoisySum(EncodedRecords):
 
     def place(self, noise: Vector) -> Vector:
         return self.strategy.place(noise)
+
+    def mean_variance(self, noise_variance: float) -> float:
+        return self.strategy.mean_variance(noise_variance)
 
     def words(self, law: NoiseLaw) -> str:
         return self.strategy.words(law)

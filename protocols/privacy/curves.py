@@ -26,6 +26,7 @@ from tallyroom.protocols.privacy.hierarchy import (
 from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity, noise_law_named
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.splines import WEIGHT, Splines
 from tallyroom.protocols.privacy.square_root import SquareRootFactor
 from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
@@ -59,6 +60,9 @@ class CurveStrategy(Strategy):
     @abstractmethod
     def count_variances(self, noise_variance: float) -> Reals:
         """The variance of every estimated count."""
+
+    def mean_variance(self, noise_variance: float) -> float:
+        return float(self.count_variances(noise_variance).mean())
 
     @property
     @abstractmethod
@@ -260,7 +264,65 @@ class SquareRootStrategy(CurveStrategy):
         return f"{self.points} weighted sums of counts"
 
 
-NOT_IN_A_NORM = "the square-root strategy is not smoothed in a norm: leave --smooth out"
+@dataclass(frozen=True)
+class SplineStrategy(CurveStrategy):
+    """Counts of overlapping blocks, with best linear unbiased estimates."""
+
+    name: ClassVar[str] = "splines"
+    smoothings: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def shape(self) -> Splines:
+        return Splines(self.points)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.shape.sensitivity
+
+    @property
+    def noises(self) -> int:
+        return self.shape.released
+
+    @property
+    def released(self) -> int:
+        return self.shape.released
+
+    def measure(self, counts: Shares) -> Shares:
+        return self.shape.measure(counts)
+
+    def place(self, noise: Shares) -> Shares:
+        return noise
+
+    def estimate(self, released: Reals, records: int) -> Reals:
+        return self.shape.prefix_counts(released, records) / records
+
+    def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
+        raise LocalError(NOT_IN_A_NORM)
+
+    def count_variances(self, noise_variance: float) -> Reals:
+        return noise_variance * self.shape.variances
+
+    @cached_property
+    def noises_in_count(self) -> float:
+        last = self.points - 1  # that count is public
+        return fewest_noises(self.shape.weights, last) if last else 1.0
+
+    def words(self, law: NoiseLaw) -> str:
+        return f"{self.name}: {law.words(1 / WEIGHT)} on {self.noisy}"
+
+    @property
+    def noisy(self) -> str:
+        high, blocks = len(self.shape.levels), self.shape.rows
+        levels = "one level" if high == 1 else f"{high} levels"
+        return f"{self.points} counts of cells" + (
+            f" and {blocks} of blocks that overlap, on {levels}" if blocks else ""
+        )
+
+
+NOT_IN_A_NORM = (
+    "curves by splines and by the square root are not smoothed in a norm: leave --smooth out, or "
+    "take --strategy hierarchy"
+)
 
 STRATEGIES: Mapping[str, type[CurveStrategy]] = {
     kind.name: kind for kind in (HierarchyStrategy, TreeStrategy, HbStrategy)
@@ -268,20 +330,24 @@ STRATEGIES: Mapping[str, type[CurveStrategy]] = {
 CURVES: Mapping[str, type[CurveStrategy]] = {
     **STRATEGIES,
     SquareRootStrategy.name: SquareRootStrategy,
+    SplineStrategy.name: SplineStrategy,
 }
+SPLINES_WITHIN = range(48, (1 << 16) + 1)
+"""Numbers of thresholds at which splines have less variance than a hierarchy; beyond, it takes more
+than seconds to know their variances."""
 AUTO = "auto"
 
 
-def curve_strategy(name: str, points: int, law: str) -> CurveStrategy:
-    """The strategy of that name. `auto` is the one of least mean variance under noise of `law`: a
-    hierarchy under Laplace noise, whatever N is."""
+def curve_strategy(name: str, points: int, law: str, norm: str = "") -> CurveStrategy:
+    """The strategy of that name. `auto` is the one of least mean variance under noise of `law`,
+    among those that are smoothed in `norm` where one is given."""
     if name != AUTO:
         return CURVES[name](points)
-    hierarchy = HierarchyStrategy(points)
-    if not noise_law_named(law).of_l2:
-        return hierarchy
-    return min((hierarchy, SquareRootStrategy(points)), key=_variance_under_l2)
+    blocks = SplineStrategy if points in SPLINES_WITHIN and not norm else HierarchyStrategy
+    if norm or not noise_law_named(law).of_l2:
+        return blocks(points)
+    return min((blocks(points), SquareRootStrategy(points)), key=_variance_under_l2)
 
 
 def _variance_under_l2(strategy: CurveStrategy) -> float:
-    return strategy.sensitivity.squared_l2 * float(strategy.count_variances(1.0).mean())
+    return strategy.sensitivity.squared_l2 * strategy.mean_variance(1.0)

@@ -44,6 +44,11 @@ class Strategy(ABC):
     def place(self, noise: Vector) -> Vector:
         """How the noises add to the measured values."""
 
+    def mean_variance(self, noise_variance: float) -> float:
+        """The mean variance of what is told; that of one noise, where values are told as they are
+        released."""
+        return noise_variance
+
     @abstractmethod
     def words(self, law: NoiseLaw) -> str:
         """The mechanism by name, given the law of one noise in units of the sum."""

@@ -168,6 +168,9 @@ class SumsStrategy(Strategy):
     def sum_variances(self, noise_variance: float) -> Reals:
         """The variance of every estimated sum."""
 
+    def mean_variance(self, noise_variance: float) -> float:
+        return float(self.sum_variances(noise_variance).mean())
+
     @property
     @abstractmethod
     def noises_in_sum(self) -> float:
@@ -397,5 +400,5 @@ def sums_strategy(
         return blocks
     return min(
         (blocks, root),
-        key=lambda each: each.sensitivity.squared_l2 * float(each.sum_variances(1.0).mean()),
+        key=lambda each: each.sensitivity.squared_l2 * each.mean_variance(1.0),
     )

@@ -124,17 +124,19 @@ class Cumulative(BoundedColumn):
     @cached_property
     def curve_strategy(self) -> CurveStrategy:
         """The strategy under Laplace noise."""
-        return curve_strategy(self.strategy, self.thresholds, LAPLACE)
+        return curve_strategy(self.strategy, self.thresholds, LAPLACE, self._norm)
+
+    @property
+    def _norm(self) -> str:
+        return self.smooth if self.smooth in ("1", "2") else ""
 
     def strategy_by(self, facts: Facts) -> CurveStrategy:
         """The strategy under noise of the law that is asked for. Local randomizers know no other
         than a hierarchy."""
         if Offer.RANDOMIZE in facts.offers:
-            return self.curve_strategy
-        found = curve_strategy(self.strategy, self.thresholds, facts.law)
-        if self.smooth in ("1", "2") and self.smooth not in found.smoothings:
-            raise LocalError(NOT_IN_A_NORM)
-        return found
+            name = HierarchyStrategy.name if self.strategy == AUTO else self.strategy
+            return CURVES[name](self.thresholds)
+        return curve_strategy(self.strategy, self.thresholds, facts.law, self._norm)
 
     def strategy_of(self, release: Release) -> CurveStrategy:
         """The strategy by which something was released."""

@@ -16,18 +16,20 @@ from tallyroom.protocols.plans.contract import NoisySum, PlainSum, Plan
 from tallyroom.protocols.plans.encodings import EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.groups import ByGroup, Groups
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.weights import MAX_RECORDS, WeightedCells
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.contract import ReadInParts, ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
 from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option
 from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.weighted import MayWeigh
 
 MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(ReadInParts, ReadsNames, BoundedColumn):
+class Histogram(ReadInParts, ReadsNames, MayWeigh):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -82,9 +84,16 @@ class Histogram(ReadInParts, ReadsNames, BoundedColumn):
         return self._names if self.categories else self._bins
 
     def plan(self, facts: Facts) -> Plan:
-        return NoisySum(self._cells, PlainSum.of(self._cells))
+        if not self.weights:
+            return NoisySum(self._cells, PlainSum.of(self._cells))
+        if facts.records > MAX_RECORDS:
+            raise LocalError(f"--weights takes up to {MAX_RECORDS} records, not {facts.records}")
+        weighed = WeightedCells(self._cells, self.weighed_by)
+        return NoisySum(weighed, PlainSum.of(weighed, unit=weighed.grid_step, summed="weights"))
 
     def plan_of(self, facts: Facts, groups: Groups) -> Plan:
+        if self.weights:
+            raise LocalError("--weights of a histogram is about all records: leave out --by")
         encoding = ByGroup(self._cells, groups)
         return NoisySum(encoding, PlainSum.of(encoding))
 
@@ -93,17 +102,31 @@ class Histogram(ReadInParts, ReadsNames, BoundedColumn):
         return [release.part(at * size, (at + 1) * size) for at in range(groups.count)]
 
     def read(self, release: Release) -> Answer:
+        if self.weights:
+            return self._read_weights(release)
         counts = release.integers
         if not self.nonnegative:
             return release.counts(self._counts(counts))
         return release.counts(self._counts(np.maximum(counts, 0)), (0.0, math.inf))
 
+    def _read_weights(self, release: Release) -> Answer:
+        step = self.weighed_by.step
+        found: Column = release.integers.astype(np.float64) * step
+        least = 0.0 if self.nonnegative else -math.inf
+        estimate = self._counts(np.maximum(found, least))
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        errors = noise.deviations(len(found)) * step
+        interval = Interval.around(found, errors, noise.width(), (least, math.inf))
+        return Answer(estimate, interval, release.records, foretold=noise.law_is_public)
+
     def reference(self, holdings: Holdings) -> Estimate:
         """The counts of the raw records; values outside the range are in no bin."""
+        weights = self.raw_weights(holdings) if self.weights else None
         if self.categories:
-            names = self._names
-            return self._counts(np.bincount(names.measured(holdings), minlength=names.length))
-        counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
+            cells = self._names.measured(holdings)
+            return self._counts(np.bincount(cells, weights, minlength=self._names.length))
+        counts, _ = np.histogram(self.raw(holdings), bins=self.edges, weights=weights)
         return self._counts(counts)
 
     def _counts(self, counts: NDArray[np.generic]) -> Estimate:

@@ -11,12 +11,14 @@ from tallyroom.protocols.plans.encodings import ClippedNumber
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.groups import Groups, MeanByGroup, SumByGroup
 from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.scaled import ScaledColumn
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import SUMS
 from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.weighted import MayWeigh, weighted_mean, weighted_plan
 
 
 @dataclass(frozen=True)
@@ -63,26 +65,44 @@ class Sum(ReadInParts, BoundedColumn):
 
 
 @dataclass(frozen=True)
-class Mean(Sum):
-    """The sum divided by the number of records, which is public."""
+class Mean(Sum, MayWeigh):
+    """The sum divided by the number of records, which is public; or the weighted mean."""
 
     name: ClassVar[str] = "mean"
 
+    @property
+    def _scaled(self) -> ScaledColumn:
+        return ScaledColumn(self.value, *self.bounds)
+
+    def plan(self, facts: Facts) -> NoisySum:
+        return weighted_plan(self, facts) if self.weights else super().plan(facts)
+
     def read(self, release: Release) -> Answer:
+        if self.weights:
+            return weighted_mean(release, self._scaled)
         return self._read(release, release.records)
 
     def plan_of(self, facts: Facts, groups: Groups) -> NoisySum:
+        if self.weights:
+            return weighted_plan(self, facts, groups)
         means = MeanByGroup(self.encoding, groups)
         return NoisySum(
             means, PlainSum.of(means, unit=means.grid_step, summed="values and weights")
         )
 
     def read_of(self, release: Release, groups: Groups) -> list[Answer]:
+        if self.weights:
+            parts = self.parts_of(release, groups)
+            return [weighted_mean(part, self._scaled) for part in parts]
         means = MeanByGroup(self.encoding, groups)
         return [mean_of(part, means) for part in self.parts_of(release, groups)]
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return float(np.mean(self.raw(holdings)))
+        values = self.raw(holdings)
+        if not self.weights:
+            return float(np.mean(values))
+        weights = self.raw_weights(holdings)
+        return float(np.average(values, weights=weights)) if weights.sum() > 0 else math.nan
 
 
 def mean_of(release: Release, means: MeanByGroup) -> Answer:

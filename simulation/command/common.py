@@ -118,8 +118,17 @@ class QuestionOptions:
         ),
     ] = None
     noise_law: Annotated[
-        str, option(PRIVACY, "Its law: see `tally list noise-laws`.", metavar="<name>")
+        str,
+        option(
+            PRIVACY,
+            "Its law: see `tally list noise-laws`; auto takes the one of less error, and says why.",
+            metavar="<name>",
+        ),
     ] = "laplace"
+    questions: Annotated[
+        int,
+        option(PRIVACY, "For --noise-law auto: how many questions like this you will ask."),
+    ] = 1
     security: Annotated[
         str,
         option(
@@ -173,6 +182,7 @@ class Asking(TypedDict):
     noise: str | None
     noise_law: str
     security: str
+    questions: int
     unit: str
     min_parties: int | None
     deadline: float
@@ -187,6 +197,7 @@ def asking(options: QuestionOptions) -> Asking:
         "noise": options.noise,
         "noise_law": options.noise_law,
         "security": options.security,
+        "questions": options.questions,
         "unit": options.unit,
         "min_parties": options.min_parties,
         "deadline": options.deadline,

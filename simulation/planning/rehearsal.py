@@ -32,7 +32,7 @@ FEW_RECORDS = 24
 """Records of a party where meetings are rehearsed in part."""
 FEW = 100
 """So many parties tell what kind of plan a question has."""
-OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security")
+OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security", "questions")
 """Ways of asking that a query says."""
 
 Founding = Callable[[Dataset, str, int | None, int], Federation]

@@ -43,6 +43,8 @@ OWN = {
     "anova": ["--group=label", "--groups=0,1"],
     "crosstab": ["--down=label", "--across=x", "--down-names=0,1", "--across-names=0,1"],
     "chi-square": ["--down=label", "--across=x", "--down-names=0,1", "--across-names=0,1"],
+    "covariance": ["--range=x=0:1", "--range=y=0:1"],
+    "correlation": ["--range=x=0:1", "--range=y=0:1"],
     "pairwise": ["--kernel=abs(a.score - b.score)"],
     "hosmer-lemeshow": ["--groups=3"],
     # Of few pairs, chance decides how many are between parties, and so cost bytes.

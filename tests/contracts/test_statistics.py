@@ -12,6 +12,7 @@ from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.classifier_table import ClassifierTable
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.grouped import grouped
@@ -26,8 +27,10 @@ from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
+from tallyroom.protocols.statistics.proportion import Proportion
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.second_moments import Correlation, Covariance
 from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 from tests.every_statistic import EVERY
@@ -39,6 +42,26 @@ class TestSum(StatisticContract):
 
 class TestMean(StatisticContract):
     statistic = Mean(lower=0.0, upper=1.0)
+
+
+class TestWeightedMean(StatisticContract):
+    statistic = Mean(lower=0.0, upper=1.0, weights="w", weight_upper=2.0)
+
+
+class TestWeightedHistogram(StatisticContract):
+    statistic = Histogram(lower=0.0, upper=1.0, bins=5, weights="w", weight_upper=2.0)
+
+
+class TestProportion(StatisticContract):
+    statistic = Proportion("value", "0.25,yes")
+
+
+class TestCovariance(StatisticContract):
+    statistic = Covariance(("a=0:1", "b=-2:5", "c=0:1"), ("a", "b", "c"))
+
+
+class TestCorrelation(StatisticContract):
+    statistic = Correlation(("a=0:1", "b=-2:5", "c=0:1"), ("a", "b", "c"))
 
 
 class TestHistogram(StatisticContract):
@@ -70,6 +93,18 @@ class TestMeanWhere(OfGroupsContract):
 
 class TestMeanByGroup(OfGroupsContract):
     statistic = grouped(Mean(lower=0.0, upper=1.0), by=("sex",), groups={"sex": "F,M,X"})
+
+
+class TestWeightedMeanByGroup(OfGroupsContract):
+    statistic = grouped(
+        Mean(lower=0.0, upper=1.0, weights="w", weight_upper=2.0),
+        by=("sex",),
+        groups={"sex": "F,M"},
+    )
+
+
+class TestProportionByGroup(OfGroupsContract):
+    statistic = grouped(Proportion("sex", "F"), "other < 0.9", ("sex",), {"sex": "F,M"})
 
 
 class TestHistogramByGroup(OfGroupsContract):
@@ -164,6 +199,11 @@ class TestRoc(WithLabels):
 class TestRocOfTwoScores(WithLabels):
     __test__ = True
     statistic = Roc(lower=0.0, upper=1.0, thresholds=9, score=("a", "b"), strategy="hb")
+
+
+class TestClassifierTable(WithLabels):
+    __test__ = True
+    statistic = ClassifierTable(lower=0.0, upper=1.0, thresholds=8, threshold=0.5)
 
 
 class TestPrCurve(WithLabels):

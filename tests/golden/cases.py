@@ -208,6 +208,7 @@ BITS: dict[str, Any] = {**VALUE, "bits": 6}
 SCORES: dict[str, Any] = {**UNIT, "thresholds": 8}
 
 SURVIVAL: dict[str, Any] = {"time": "time", "event": "label", "upper": 12.0, "thresholds": 4}
+WEIGHED: dict[str, Any] = {"weights": "positive", "weight_upper": 64}
 TABLES: dict[str, Any] = {
     "down": "word",
     "down_names": WORDS,
@@ -216,13 +217,18 @@ TABLES: dict[str, Any] = {
 }
 TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
     "sum": ("Sum", VALUE, [row(), PARTY, *PRIVATE_BOUNDS[:1], *ELSEWHERE]),
-    "mean": ("Mean", VALUE, [row(), PARTY, *PLACED, *PRIVATE_BOUNDS, *ELSEWHERE]),
+    "mean": (
+        "Mean",
+        VALUE,
+        [row(), row(**WEIGHED, over=ROOMS), PARTY, *PLACED, *PRIVATE_BOUNDS, *ELSEWHERE],
+    ),
     "histogram": (
         "Histogram",
         {**VALUE, "bins": 4},
         [
             row(),
             row(nonnegative=True, over=ROOMS),
+            row(**WEIGHED, over=ROOMS),
             row(value="word", categories=WORDS, lower=None, upper=None),
             *each("randomizer", RANDOMIZERS, over=RANDOMIZED),
             PARTY,
@@ -282,6 +288,10 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
     "anova": ("Anova", {**VALUE, "group": "word", "groups": WORDS}, [row(over=ROOMS)]),
     "crosstab": ("Crosstab", TABLES, [row(over=ROOMS)]),
     "chi-square": ("ChiSquare", TABLES, [row(over=ROOMS)]),
+    "proportion": ("Proportion", {"value": "word", "names": "a,b"}, [row(), PARTY]),
+    "covariance": ("Covariance", {"column": ("x", "y"), "ranges": RANGES}, [row(over=ROOMS)]),
+    "correlation": ("Correlation", {"column": ("x", "y"), "ranges": RANGES}, [row(over=ROOMS)]),
+    "classifier-table": ("ClassifierTable", {**SCORES, "threshold": 0.5}, [row(over=ROOMS)]),
     "magnitudes": ("Magnitudes", {"value": "value"}, [row(), PARTY]),
     "mode": ("Mode", {**VALUE, "bins": 8}, [row(), PARTY, row(noise="joint", over=CIRCUITS)]),
     "top-k": (

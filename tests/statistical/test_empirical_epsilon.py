@@ -19,8 +19,11 @@ from scipy import stats
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.aggregation.additive import Additive
 from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.privacy.gaussian import DiscreteGaussian
 from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.receipts import RECEIPT_BYTES
@@ -40,7 +43,10 @@ of its standard deviations. At ε = 2, which halved noise gives, 1335 and 180: i
 above 1 by 6.5 of them. Both tests err less than once in a million whatever the seed."""
 
 
-def query_of(run: int, placement: Placement, parties: int, servers: int) -> Query:
+def query_of(
+    run: int, placement: Placement, parties: int, servers: int, law: str = "laplace"
+) -> Query:
+    rho = {} if law == "laplace" else {"law": law, "rho": str(RHO)}
     return a_query(
         nonce=run.to_bytes(8, "little"),
         statistic=Histogram(lower=0.0, upper=1.0, bins=2 * RECORDS),
@@ -51,6 +57,7 @@ def query_of(run: int, placement: Placement, parties: int, servers: int) -> Quer
         max_records_per_party=RECORDS,
         epsilon=Fraction(1),
         noise=placement,
+        **rho,
     )
 
 
@@ -83,28 +90,49 @@ def released(query: Query, server: AggregationServer, submission: Message) -> Ve
     return opened
 
 
-def curator_view(run: int, parties: PartyBlock, server: AggregationServer) -> Vector:
+def curator_view(
+    run: int, parties: PartyBlock, server: AggregationServer, law: str = "laplace"
+) -> Vector:
     """The analyst of a trusted curator."""
-    query = query_of(run, Placement.CURATOR, 1, 1)
+    query = query_of(run, Placement.CURATOR, 1, 1, law)
     return released(query, server, submissions(query, parties)[0])
 
 
-def colluding_server_view(run: int, parties: PartyBlock, server: AggregationServer) -> Vector:
+def colluding_server_view(
+    run: int, parties: PartyBlock, server: AggregationServer, law: str = "laplace"
+) -> Vector:
     """An analyst to whom server-1 shows all that it holds: only server-0's noise is left."""
-    query = query_of(run, Placement.EACH_SERVER, 1, 2)
+    query = query_of(run, Placement.EACH_SERVER, 1, 2, law)
     masked, seed = submissions(query, parties)
     return released(query, server, masked) + Additive().merge(seed.body, 2 * RECORDS, 1)
 
 
-def colluding_party_view(run: int, parties: PartyBlock, server: AggregationServer) -> Vector:
+def colluding_party_view(
+    run: int, parties: PartyBlock, server: AggregationServer, law: str = "laplace"
+) -> Vector:
     """An analyst to whom party-1 of two shows its vector and its noise: party-0's noise is left."""
-    query = query_of(run, Placement.PARTIES, 2, 1)
+    query = query_of(run, Placement.PARTIES, 2, 1, law)
     (both,) = submissions(query, parties)
     theirs: Vector = both.body[1].view("<u8")
     return released(query, server, both) - theirs
 
 
-View = Callable[[int, PartyBlock, AggregationServer], Vector]
+def shared_view(
+    run: int, parties: PartyBlock, server: AggregationServer, law: str = "laplace"
+) -> Vector:
+    """An analyst to whom server-2 of three shows all that it holds: two shares of noise are left,
+    which suffice."""
+    query = query_of(run, Placement.SHARED, 1, 3, law)
+    masked, *seeds = submissions(query, parties)
+    ledger = Ledger(None)
+    other = AggregationServer(1, ledger, Randomness.from_seed(run, f"server-1 of {id(server)}"))
+    theirs = released(query, other, seeds[0])
+    ledger.close()
+    both: Vector = released(query, server, masked) + theirs
+    return both + Additive().merge(seeds[1].body, 2 * RECORDS, 1)
+
+
+View = Callable[[int, PartyBlock, AggregationServer, str], Vector]
 VIEWS: list[tuple[View, int]] = [
     (curator_view, 1),
     (colluding_server_view, 1),
@@ -112,7 +140,7 @@ VIEWS: list[tuple[View, int]] = [
 ]
 
 
-def events(view: View, parties: int, second: bool, seed: int) -> int:
+def events(view: View, parties: int, second: bool, seed: int, law: str = "laplace") -> int:
     """How often the event comes up in TRIALS where the first party's records are all in the first
     or all in the `second` of their bins. Another party holds one record in the last bin."""
     places = np.append((2 * np.arange(RECORDS) + 0.5 + second) / (2 * RECORDS), 0.9999)
@@ -124,18 +152,19 @@ def events(view: View, parties: int, second: bool, seed: int) -> int:
     server = AggregationServer(0, ledger, Randomness.from_seed(seed, "server-0"))
     seen = 0
     for run in range(RELEASES):
-        pairs = signed(view(run, block, server)).reshape(RECORDS, 2)
-        seen += int(np.count_nonzero((pairs[:, 0] >= 1) & (pairs[:, 1] <= 0)))
+        first, other = signed(view(run, block, server, law)).reshape(RECORDS, 2).T
+        found = (first >= 1) & (other <= 0) if law == "laplace" else first > other
+        seen += int(np.count_nonzero(found))
     ledger.close()
     return seen
 
 
-def measured_epsilon(view: View, parties: int) -> float:
-    with_record = events(view, parties, second=False, seed=1)
-    without = events(view, parties, second=True, seed=2)
+def measured_epsilon(view: View, parties: int, law: str = "laplace", delta: float = 0.0) -> float:
+    with_record = events(view, parties, second=False, seed=1, law=law)
+    without = events(view, parties, second=True, seed=2, law=law)
     least = stats.beta.ppf(ALPHA, with_record, TRIALS - with_record + 1)
     most = stats.beta.ppf(1 - ALPHA, without + 1, TRIALS - without)
-    return math.log(least / most)
+    return math.log(max(least - delta, 1e-9) / most)
 
 
 @pytest.mark.parametrize(
@@ -170,3 +199,41 @@ def test_the_estimator_catches_shares_of_noise_that_were_halved(
 
     monkeypatch.setattr(DiscreteLaplace, "draw_shares", half)
     assert measured_epsilon(colluding_party_view, 2) > 1.0
+
+
+# --- Gaussian noise ---
+
+RHO = Fraction(1, 2)
+"""σ² = 2. The event has a chance of some 0.60 with the record and 0.22 without."""
+DELTA = 0.2
+"""At which ρ is an ε of 1.18, and the event tells 0.25 of it. Noise of half the deviation makes its
+chances 0.70 and 0.06: the proven bound is then 1.65, above 1.18 by 7 standard deviations."""
+GAUSSIAN_VIEWS: list[tuple[View, int]] = [*VIEWS, (shared_view, 1)]
+each_gaussian_view = pytest.mark.parametrize(
+    ("view", "parties"), GAUSSIAN_VIEWS, ids=lambda value: getattr(value, "__name__", str(value))
+)
+
+
+def granted_epsilon() -> float:
+    return PrivacyLoss(rho=RHO).at(DELTA).size
+
+
+@each_gaussian_view
+def test_no_more_than_rho_can_be_measured(view: View, parties: int) -> None:
+    assert measured_epsilon(view, parties, "gaussian", DELTA) < granted_epsilon()
+    assert measured_epsilon(view, parties, "gaussian") > 0.3
+
+
+@each_gaussian_view
+def test_the_estimator_catches_gaussian_noise_that_was_halved(
+    monkeypatch: pytest.MonkeyPatch, view: View, parties: int
+) -> None:
+    calibrated = DiscreteGaussian.calibrated
+
+    def half(loss: PrivacyLoss, sensitivity: Sensitivity, shares: int = 1) -> DiscreteGaussian:
+        found = calibrated(loss, sensitivity, shares)
+        return DiscreteGaussian(found.squared / 4, found.shares)
+
+    monkeypatch.setattr(DiscreteGaussian, "calibrated", half)
+    monkeypatch.setattr(DiscreteGaussian, "loss", lambda self, moved: PrivacyLoss(rho=RHO))
+    assert measured_epsilon(view, parties, "gaussian", DELTA) > granted_epsilon()

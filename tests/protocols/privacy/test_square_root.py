@@ -110,7 +110,6 @@ def test_many_counts_go_by_it_under_noise_of_the_l2_norm() -> None:
     assert mean_variance(HierarchyStrategy(16384)) > 53
     assert isinstance(curve_strategy("auto", 16384, "gaussian"), SquareRootStrategy)
     assert isinstance(curve_strategy("auto", 3, "gaussian"), HierarchyStrategy)
-    assert isinstance(curve_strategy("auto", 16384, "laplace"), HierarchyStrategy)
 
 
 def test_sums_over_time_too() -> None:

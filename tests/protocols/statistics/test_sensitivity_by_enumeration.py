@@ -38,11 +38,13 @@ from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.mean_tests import Anova, TTest
-from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
+from tallyroom.protocols.statistics.proportion import Proportion
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import SumsOverTime
+from tallyroom.protocols.statistics.second_moments import Covariance
 from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.statistics.whitened_step import WhitenedStep
 
@@ -81,6 +83,11 @@ ASKED = [
     Histogram(lower=-HUGE, upper=HUGE, bins=3),
     Ecdf(lower=0.0, upper=1.0, thresholds=7),
     Ecdf(lower=-HUGE, upper=HUGE, thresholds=5, strategy="hb"),
+    Mean(lower=-1.0, upper=1.0, weights="w", weight_upper=1.0),
+    Mean(lower=0.0, upper=1e-323, weights="w", weight_upper=HUGE),
+    Histogram(lower=0.0, upper=1.0, bins=3, weights="w", weight_upper=TINY * 2**60),
+    Proportion("value", "1,-1"),
+    Covariance(("x=-8.9e307:8.9e307", "y=0:1e-323", "z=0:1"), ("x", "y", "z")),
     Magnitudes(),
     CalibrationCounts("x", "label", None, (0.0, 0.5, 1.0)),
     CalibrationCounts("x", "label", TINY, (TINY,)),
@@ -123,6 +130,12 @@ def test_no_two_records_are_farther_apart_than_the_sensitivity(statistic: Statis
 REACHED = [
     Sum(lower=-1.0, upper=1.0),
     Histogram(lower=0.0, upper=1.0, bins=3),
+    Mean(lower=-1.0, upper=1.0, weights="w", weight_upper=1.0),
+    grouped(Mean(lower=-1.0, upper=1.0, weights="w", weight_upper=1.0), "y > -1"),
+    grouped(Mean(lower=-1.0, upper=1.0, weights="w", weight_upper=1.0), **BY_Y),
+    Histogram(lower=0.0, upper=1.0, bins=3, weights="w", weight_upper=1.0),
+    Proportion("value", "1"),
+    grouped(Proportion("value", "1"), **BY_Y),
     Ecdf(lower=0.0, upper=1.0, thresholds=9),
     Ecdf(lower=0.0, upper=1.0, thresholds=9, strategy="hb"),
     Magnitudes(),
