@@ -111,7 +111,7 @@ class Deployment:
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 
-        def put(asked: StudyQuestion) -> Result:
+        def ask_one(asked: StudyQuestion) -> Result:
             ask, how = asked.ask, options.of(asked)
             named = partial(keyed, salt=asked.salt)
             return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
@@ -128,7 +128,7 @@ class Deployment:
 
         begun(study_key, True)
         try:
-            result = conduct(study, whole.loss, study_key, put, rehearse, report)
+            result = conduct(study, whole.loss, study_key, ask_one, rehearse, report)
             return result.showing(interval)
         except Interrupted as error:
             words = f"{error}; the same command with --key {study_key} goes on with the study"

@@ -83,7 +83,7 @@ def published_groups(data: Dataset) -> dict[str, str]:
     return names_of(data.schema) | data.categories
 
 
-class _Put(NamedTuple):
+class _Settled(NamedTuple):
     """A question, the query that it would be, and why its noise is of this law, if that was left
     open."""
 
@@ -275,7 +275,7 @@ class Federation:
             return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
         study, present = statistic, self.holdings
 
-        def put(question: StudyQuestion) -> Result:
+        def ask_one(question: StudyQuestion) -> Result:
             nonlocal present
             ask, how = question.ask, options.of(question)
             spec = ask.aggregator or self._spec
@@ -293,7 +293,7 @@ class Federation:
             ask, how = question.ask, options.of(question)
             return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
-        result = conduct(study, whole.loss, self._next_key(), put, rehearse, report, truth)
+        result = conduct(study, whole.loss, self._next_key(), ask_one, rehearse, report, truth)
         result = result.showing(interval)
         if not (clipped := study.clipped(self.holdings)):
             return result
@@ -396,7 +396,7 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> _Put:
+    ) -> _Settled:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
@@ -419,7 +419,7 @@ class Federation:
         query = self._check(question)
         if script.cheats:
             _check_cheats(script, query)
-        return _Put(question, query, why)
+        return _Settled(question, query, why)
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):

@@ -39,8 +39,8 @@ def with_law(
         raise LocalError(f"--questions is 1 or more, not {questions}")
 
     def under(law: str) -> Query:
-        put = replace(question, law=law)
-        query = put.query(bytes(NONCE_BYTES), parties, servers, records, most)
+        asked = replace(question, law=law)
+        query = asked.query(bytes(NONCE_BYTES), parties, servers, records, most)
         check(query)
         return query
 

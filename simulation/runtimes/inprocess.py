@@ -22,12 +22,12 @@ from tallyroom.parties.consent import Consent
 from tallyroom.protocols.aggregation.contract import Ids, Total
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Participant, next_time
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.receipts import signer, standing_of
 from tallyroom.protocols.wire.loop import InMemory, Job, MessageLoop, Node, Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -287,8 +287,7 @@ class InProcess(LoopRuntime[Participant]):
                 i,
                 self._ledger(f"server-{i}"),
                 Randomness.for_role(layout.seed, f"server-{i}"),
-                sign=signer(self._credentials[i]),
-                standing=standing_of(self._credentials[i]),
+                signing=SigningIdentity.of(self._credentials[i]),
             )
             for i in range(layout.servers)
         ]

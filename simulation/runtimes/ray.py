@@ -189,7 +189,7 @@ class Ray(LoopRuntime[ActorHandle]):
         self._refusing.clear()
         handle = self.coordinator_handle
         now = time_after(self._last_time, self.layout.seed is not None)
-        answer = handle.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
+        answer = handle.ask(Call.QUESTION, b"", (question, frozenset(self._kept), now))
         told = handle.journal[-1]
         if answer.error is not None:
             handle.journal.remove(told)
