@@ -512,8 +512,11 @@ class Query:
 
     @property
     def spend(self) -> Spend:
-        """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        loss, in_rho = self.loss, self.concentrated
+        """What a release of the query's own noise costs."""
+        return self.costing(self.loss, self.concentrated)
+
+    def costing(self, loss: PrivacyLoss, in_rho: PrivacyLoss) -> Spend:
+        """A release at this cost. Its receipt is the run's: releasing it again costs nothing."""
         known = None if in_rho == loss.as_concentrated() else in_rho
         return Spend(self.data, self.run.hex(), loss, known)
 

@@ -83,10 +83,8 @@ class Mechanism(ABC):
 
     @property
     def spend(self) -> Spend:
-        """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
-        loss, in_rho = self.loss, self.concentrated
-        known = None if in_rho == loss.as_concentrated() else in_rho
-        return Spend(self.query.data, self.query.run.hex(), loss, known)
+        """What the release costs."""
+        return self.query.costing(self.loss, self.concentrated)
 
 
 def draw_noise(
