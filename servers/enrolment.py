@@ -189,7 +189,7 @@ class EnrolmentService(EnrolmentServicer):
         )
 
 
-class Room(Protocol):
+class EnrollingCoordinator(Protocol):
     """What the directory needs of a coordinator."""
 
     servers: int
@@ -206,7 +206,7 @@ class Room(Protocol):
 
 
 class FederationDirectory(DirectoryServicer):
-    def __init__(self, room: Room, durable: bool = False) -> None:
+    def __init__(self, room: EnrollingCoordinator, durable: bool = False) -> None:
         self._room = room
         self._durable = durable
 
