@@ -396,7 +396,7 @@ class Query:
         return self.plan.sensitivity.of_group(self.records_per_unit * moves)
 
     @cached_property
-    def mechanism(self) -> NoiseLaw | None:
+    def noise_law(self) -> NoiseLaw | None:
         """The noise that makes the answer private; None when there is to be none. Raises
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
@@ -413,10 +413,10 @@ class Query:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
         that are not exact; of another law, what it says, but where it speaks of ρ and (ε, δ) were
         granted, these: it is calibrated to them."""
-        if self.epsilon is None or self.mechanism is None:
+        if self.epsilon is None or self.noise_law is None:
             return PrivacyLoss.of(self.epsilon)
         if self.law != LAPLACE:
-            stated = self.mechanism.loss(self.sensitivity)
+            stated = self.noise_law.loss(self.sensitivity)
             return stated if stated.rho is None else self.granted
         if self.joint_noise is not None:
             delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
@@ -431,16 +431,16 @@ class Query:
     @property
     def concentrated(self) -> PrivacyLoss:
         """What a release costs in ρ, as its law says, with the δ of samplers."""
-        if self.mechanism is None or not self.plan.any_law:
+        if self.noise_law is None or not self.plan.any_law:
             return self.loss.as_concentrated()
-        stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
+        stated = self.noise_law.concentrated(self.sensitivity).rounded_up()
         return stated + PrivacyLoss(Fraction(0), self.loss.delta) if self.law == LAPLACE else stated
 
     @property
     def released(self) -> int:
         """How many values each server releases."""
         gathered = self.curated is not None and self.curated.gathered
-        sums = self.mechanism is None and self.choice is None and not gathered
+        sums = self.noise_law is None and self.choice is None and not gathered
         return self.plan.length if sums else self.plan.released
 
     @property
@@ -471,12 +471,12 @@ class Query:
     @cached_property
     def joint_noise(self) -> "joint.JointNoise | None":
         """The noise that two servers draw together; None where they draw none."""
-        if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
+        if self.noise is not Placement.JOINT or self.epsilon is None or self.noise_law is None:
             return None
         kind = joint.JointLaplace if self.choice is None else joint.JointGeometric
         noises = self.plan.noises
         delta = self.delta or joint.DEFAULT_DELTA
-        scale = laplace_scale(self.mechanism)
+        scale = laplace_scale(self.noise_law)
         noise = kind.spending(scale, self.epsilon, delta, noises)
         if noise.coins * noises > MAX_JOINT_COINS:
             raise LocalError(

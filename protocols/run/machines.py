@@ -116,7 +116,7 @@ def check(query: Query) -> None:
     if query.choice is not None and not aggregator.chooses:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     check_bounds(query.statistic)  # parties could not answer without
-    _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
+    _ = query.noise_law  # refuses bounds and an epsilon that there is no noise for
     mechanism = aggregator.mechanism(query)
     if query.law != LAPLACE and not mechanism.any_law:
         raise LocalError(

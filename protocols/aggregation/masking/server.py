@@ -294,7 +294,7 @@ class MaskingServer(SummingServer):
             )
 
     def _require_holders(self, answered: Members, counts: NDArray[np.integer]) -> None:
-        """Raises `CannotFinish` if a secret has too few holders; `counts` tells how many each has."""
+        """Raises `CannotFinish` if a secret has too few holders; `counts` has those of each."""
         fewest, graph = int(counts.min()), self._graph
         if fewest < graph.threshold:
             raise CannotFinish(

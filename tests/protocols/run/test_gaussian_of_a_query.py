@@ -30,7 +30,7 @@ def in_rho(**changes: Any) -> Any:
 def test_what_is_granted_in_rho_is_what_is_charged() -> None:
     query = in_rho()
     check(query)
-    assert query.mechanism == DiscreteGaussian(Fraction(50))  # two counts move by one each
+    assert query.noise_law == DiscreteGaussian(Fraction(50))  # two counts move by one each
     assert query.loss == query.concentrated == PrivacyLoss.concentrated(Fraction(1, 50))
     assert query.spend.loss.text == "rho 1/50"
 
@@ -114,11 +114,11 @@ def test_shares_are_calibrated_for_how_many_make_up_a_noise(
     changes: dict[str, Any], shares: int
 ) -> None:
     query = in_rho(**changes)
-    assert isinstance(query.mechanism, DiscreteGaussian)
-    assert query.mechanism.shares == shares
-    assert query.mechanism.loss(query.sensitivity) <= query.granted
+    assert isinstance(query.noise_law, DiscreteGaussian)
+    assert query.noise_law.shares == shares
+    assert query.noise_law.loss(query.sensitivity) <= query.granted
 
 
 def test_other_laws_are_told_to_draw_as_before() -> None:
     query = a_query(epsilon=Fraction(1), noise=Placement.PARTIES, parties=60)
-    assert query.mechanism == DiscreteLaplace(Fraction(2))
+    assert query.noise_law == DiscreteLaplace(Fraction(2))
