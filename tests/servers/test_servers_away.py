@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,7 @@ from tallyroom.servers.federation_folder import create_federation
 from tallyroom.servers.process import ServerConfig, run_server
 from tests.servers.stations import COORDINATOR, SECONDS, Federation, started
 
-QUESTION = Question(
-    Mean(value="v", lower=0.0, upper=1.0), "additive", None, Placement.EACH_SERVER, deadline=0.3
-)
+QUESTION = Question(Mean(value="v", lower=0.0, upper=1.0), "additive", None, Placement.EACH_SERVER)
 
 
 def _closed_port() -> str:
@@ -34,7 +33,7 @@ def _closed_port() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-async def _failure(coordinator: str, room: Federation) -> str:
+async def failure(coordinator: str, room: Federation, deadline: float = 0.3) -> str:
     """One party is here and never answers; why the question fails."""
     shown = room.issue(Identity(Role.PARTY, 0, 0), dt.timedelta(days=1))
     analyst = read_identity(room.folder / "analyst", Role.ANALYST)
@@ -46,7 +45,7 @@ async def _failure(coordinator: str, room: Federation) -> str:
         open_channel(coordinator, COORDINATOR, analyst) as channel,
     ):
         await CoordinatorStub(party).Join(joining, timeout=SECONDS)
-        question = pb.Question(json=QUESTION.encode())
+        question = pb.Question(json=replace(QUESTION, deadline=deadline).encode())
         async for event in CoordinatorStub(channel).Ask(question, timeout=60.0):
             if event.WhichOneof("kind") == "failure":
                 return str(event.failure.reason)
@@ -74,7 +73,7 @@ def test_the_server_that_is_away_is_named(
                 store=tmp_path / "store" if durable else None,
             )
             async with started(lambda ready: run_coordinator(config, ready)) as port:
-                reason = await _failure(f"127.0.0.1:{port}", room)
+                reason = await failure(f"127.0.0.1:{port}", room)
                 assert reason.startswith(f"server-{away} "), reason
 
     asyncio.run(scenario())
