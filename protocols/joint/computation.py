@@ -15,8 +15,8 @@ whether noise is in them. A task that is computed `BothWays`, and whose results 
 is checked: this is dual execution (Mohassel and Franklin, PKC 2006; Huang, Katz and Evans, IEEE S&P
 2012). Whoever deviates as the garbler cannot as the evaluator, so the two results differ, and the
 computation fails, unless it guessed what they would be. So it may learn one bit, whether it guessed
-right; where it did, the result is the right one. One bit in all, as the computation ends with it, and
-the server that finds a difference computes nothing with the other any more. (Server 1 hears first
+right; where it did, the result is the right one. One bit in all: the computation ends with it, and
+the server that finds the difference computes nothing with the other any more. (Server 1 hears first
 whether the two agree. One that deviates may fall silent then, as if it had crashed, and try again.)
 One that is `Drawn` takes coins alone, and whoever garbles it wrong is caught in all but one of λ
 cases, with a proof for others (`covert`).

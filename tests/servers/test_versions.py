@@ -35,10 +35,10 @@ from tests.servers.stations import (
     SERVER,
     Federation,
     create,
+    failure,
     running,
     started,
 )
-from tests.servers.test_servers_away import failure
 
 OTHER = f"tallyroom/9.9.1 protocol/{PROTOCOL + 1}"
 DAY = dt.timedelta(days=1)
