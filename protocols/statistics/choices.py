@@ -19,7 +19,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.histogram import Binned
+from tallyroom.protocols.statistics.histogram import CountedInBins
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
 
@@ -53,7 +53,7 @@ class FirstCells:
 
 
 @dataclass(frozen=True)
-class TopK(ReadInParts, Binned):
+class TopK(ReadInParts, CountedInBins):
     """The k fullest bins, in order; how many records they have stays hidden."""
 
     k: int = option(3, "How many bins.")

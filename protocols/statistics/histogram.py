@@ -30,7 +30,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Binned(ReadsNames, BoundedColumn):
+class CountedInBins(ReadsNames, BoundedColumn):
     """A statistic of how many records are in each of some bins.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins.
@@ -90,7 +90,7 @@ class Binned(ReadsNames, BoundedColumn):
 
 
 @dataclass(frozen=True)
-class Histogram(ReadInParts, Binned, MayWeigh):
+class Histogram(ReadInParts, CountedInBins, MayWeigh):
     """Counts in bins of equal width, or of the names in a column of text.
 
     With `categories` it counts those names, which are public; any other name counts as `other`.
