@@ -56,7 +56,7 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
 
 @pytest.mark.parametrize(
     ("aggregator", "bins", "security"),
-    [("additive", 1000, ""), ("prio3", 200, ""), ("additive", 200, "covert?circuits=2")],
+    [("additive", 1000, ""), ("prio3", 200, ""), ("additive", 200, "covert")],
 )
 def test_gaussian_noise_of_a_release_is_the_curators(
     aggregator: str, bins: int, security: str
