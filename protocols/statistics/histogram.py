@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tallyroom.protocols.categories import parse_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import NoisySum, PlainSum, Plan
 from tallyroom.protocols.plans.encodings import EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
@@ -19,6 +18,7 @@ from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.weights import MAX_RECORDS, WeightedCells
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.contract import ReadInParts, ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
 from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option
