@@ -47,23 +47,28 @@ def test_parts_add_up_to_what_the_clock_shows(
     emulated = None if network is None else network_of(network)
     times = Times.of(bill, seconds, waited, emulated, roles)
     wall = seconds.get("enrol", 0) + seconds.get("submit", 0) + seconds.get("release", 0)
-    close = {"rel": 1e-9, "abs": 1e-7}
     assert times.wall == pytest.approx(wall)
     assert times.waiting == min(waited, times.wall)
-    assert times.waiting + times.network + times.computing == pytest.approx(wall, **close)
+    assert times.waiting + times.network + times.computing == pytest.approx(
+        wall, rel=1e-9, abs=1e-7
+    )
     assert min(times.waiting, times.network) >= 0
     assert times.computing >= -1e-7
     if times.computing_of:
-        assert sum(times.computing_of.values()) == pytest.approx(times.computing, **close)
+        assert sum(times.computing_of.values()) == pytest.approx(
+            times.computing, rel=1e-9, abs=1e-7
+        )
     if emulated is None:
         assert times.network == 0 == len(times.network_of) == len(times.elsewhere)
     else:
-        assert sum(times.network_of.values()) == pytest.approx(times.network, **close)
+        assert sum(times.network_of.values()) == pytest.approx(times.network, rel=1e-9, abs=1e-7)
         spent = network_seconds(bill, emulated, "start" in seconds)
-        assert times.network == pytest.approx(min(spent, times.wall - times.waiting), **close)
+        assert times.network == pytest.approx(
+            min(spent, times.wall - times.waiting), rel=1e-9, abs=1e-7
+        )
     assert set(times.parts | times.of_roles) <= set(COLUMNS)
     twice = Times.together([times, times])
-    assert twice.computing == pytest.approx(2 * times.computing, **close)
+    assert twice.computing == pytest.approx(2 * times.computing, rel=1e-9, abs=1e-7)
     assert twice.network_of.keys() == times.network_of.keys()
 
 
