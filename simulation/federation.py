@@ -17,7 +17,6 @@ from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
@@ -26,6 +25,7 @@ from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.run.machines import check, own_machines
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question

@@ -16,7 +16,6 @@ from tallyroom.protocols.kernels.expression import Expression
 from tallyroom.protocols.kernels.registry import KernelKind, kernel_named
 from tallyroom.protocols.local.every_level import ASKED
 from tallyroom.protocols.local.pairs import FIXED_POINT
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
@@ -24,6 +23,7 @@ from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, R
 from tallyroom.protocols.plans.pairs import KernelColumn, labels_grid
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.areas import AucOfCounts
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.contract import Bounds

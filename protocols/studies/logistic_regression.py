@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.by_objective import CERTAIN
 from tallyroom.protocols.statistics.coefficients import Coefficients, normal_p_values

@@ -10,11 +10,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import clipped_records, parse_ranges
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds

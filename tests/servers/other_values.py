@@ -119,6 +119,10 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "where": lambda value: "label = 0",
     "by": lambda value: ("label=0",),
     "whitening": lambda value: tuple(2 * each for each in value),
+    "weights": lambda value: "other",
+    "weight_upper": lambda value: 2.0,
+    "column": lambda value: (value[0], "other"),
+    "names": lambda value: "0",
 }
 """Another value for every parameter of any statistic."""
 
@@ -128,13 +132,20 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("auc curve", "method"): {"method": "pairs"},
     ("auc smooth", "method"): {"method": "curve"},
     ("auc", "randomizer"): {"randomizer": "hadamard"},
+    ("classifier-table", "threshold"): {"threshold": 0.6},
+    ("correlation", "column"): {"column": ("x", "other"), "ranges": ("x=0:1", "other=0:1")},
+    ("correlation", "ranges"): {"ranges": ("x=0:2", "y=0:1")},
+    ("covariance", "column"): {"column": ("x", "other"), "ranges": ("x=0:1", "other=0:1")},
+    ("covariance", "ranges"): {"ranges": ("x=0:2", "y=0:1")},
     ("grouped histogram", "of"): {"of": "mean", "given": given_of(Mean(lower=0.05, upper=1.0))},
     ("grouped kaplan-meier", "given"): {
         "given": given_of(KaplanMeier(event="label", upper=10.0, thresholds=3))
     },
     ("grouped kaplan-meier", "of"): {"of": "nelson-aalen"},
-    ("grouped mean", "of"): {"of": "sum"},
+    ("grouped mean", "of"): {"of": "sum", "given": given_of(Sum(lower=0.05, upper=1.0))},
     ("grouped mode", "of"): {"of": "top-k"},
+    ("histogram", "weight_upper"): {"weights": "x", "weight_upper": 2.0},
+    ("histogram", "weights"): {"weights": "other", "weight_upper": 1.0},
     ("kaplan-meier", "method"): {"method": "product-limit"},
     ("kendall-tau", "ranges"): {"ranges": ("x=0:2", "y=0:2"), "lower": None, "upper": None},
     ("pairwise", "ranges"): {"ranges": ("value=0:2",), "lower": None, "upper": None},
@@ -152,6 +163,8 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("logistic-moments", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("logistic-step", "ranges"): {"ranges": ("a=0:2",)},
     ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
+    ("mean", "weight_upper"): {"weights": "x", "weight_upper": 2.0},
+    ("mean", "weights"): {"weights": "other", "weight_upper": 1.0},
     ("nelson-aalen", "method"): {"method": "product-limit"},
     ("nelson-aalen", "thresholds"): {"thresholds": 3},
     ("quantile", "fanned"): {"fanned": True, "within": (0.25, 0.5), "thresholds": 64},
