@@ -149,6 +149,7 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("kaplan-meier", "method"): {"method": "product-limit"},
     ("kendall-tau", "ranges"): {"ranges": ("x=0:2", "y=0:2"), "lower": None, "upper": None},
     ("pairwise", "ranges"): {"ranges": ("value=0:2",), "lower": None, "upper": None},
+    ("linear-regression", "formula"): {"formula": "y ~ other", "ranges": ("other=0:1", "y=0:1")},
     ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
     ("linear-regression", "x"): {"x": ("other",), "ranges": ("other=0:1", "y=0:1")},
     ("linear-regression", "y"): {"y": "other", "ranges": ("x=0:1", "other=0:1")},
