@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import PartySigner
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Machine
@@ -87,7 +87,8 @@ class Misbehaviour:
     def silence(self, contributors: Collection[int]) -> str:
         """The note about parties that fell silent, of which there are some."""
         if self.after == 0:
-            return f"{len(self.silent)} parties dropped out: the truth is that of the others"
+            gone = "1 party" if len(self.silent) == 1 else f"{len(self.silent)} parties"
+            return f"{gone} dropped out: the truth is that of the others"
         messages = "a message" if self.after == 1 else f"{self.after} messages"
         return (
             f"{len(self.silent)} parties fell silent after {messages}, "
