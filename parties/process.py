@@ -341,9 +341,9 @@ class PartyHost:
         meter = self._block.meters.get(run, Meter()).between_parties()
         if not meter.accounts:
             return  # this host restarted and is repeating itself: it has already reported
-        report = pb.AccountReport(
-            run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
-        )
+        accounts = accounts_to_wire(meter, waiting_seconds=self._dispatcher.waits.waited(run))
+        relayed = self._config.peer.way == "relay"
+        report = pb.AccountReport(run=run, accounts=accounts, relayed=relayed)
         try:
             await CoordinatorStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
         except asyncio.CancelledError:

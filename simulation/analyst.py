@@ -16,6 +16,7 @@ from tallyroom.protocols.wire.meter import Bill
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import (
     accounts_from_wire,
+    checked_seconds,
     cpu_seconds_from_wire,
     prepare_seconds_from_wire,
 )
@@ -181,6 +182,7 @@ def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
     stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
     members = np.frombuffer(answer.contributors, dtype=np.uint8)
     spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
+    waited = checked_seconds(answer.waiting_seconds, "coordinator")
     return Opened(
         np.frombuffer(answer.total, dtype="<u8"),
         np.flatnonzero(np.unpackbits(members)).astype(np.uint32),
@@ -198,4 +200,5 @@ def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
         evidence,
         answer.authority,
         sum(prepare_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
+        waited,
     )
