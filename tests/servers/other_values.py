@@ -119,6 +119,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "of": lambda value: "sum",
     "where": lambda value: "label = 0",
     "by": lambda value: ("label=0",),
+    "formula": lambda value: "y ~ other",
     "whitening": lambda value: tuple(2 * each for each in value),
     "weights": lambda value: "other",
     "weight_upper": lambda value: 2.0,
