@@ -56,7 +56,7 @@ MAX_RECORDS = 1 << 32
 MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_JOINT_COINS = 1 << 27
-"""Of all those noises together, however little δ is granted: some 6 GB."""
+"""Of all those noises together, or ANDs, however little is granted: some 6 GB."""
 ASKING_BYTES = 16
 _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
@@ -515,10 +515,10 @@ class Query:
         else:
             scale = laplace_scale(self.noise_law)
             noise = joint.JointGeometric.spending(scale, self.epsilon, delta, noises)
-        if noise.coins * noises > MAX_JOINT_COINS:
+        if noise.size * noises > MAX_JOINT_COINS:
             raise LocalError(
                 f"{noises} noises of {noise.coins} coins each are too many to draw together: "
-                "grant more delta"
+                "grant more delta, or take --noise each-server"
             )
         return noise
 
