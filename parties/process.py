@@ -51,7 +51,11 @@ PARTS_IN_FLIGHT = 2
 """How many parts of a large block may be in flight at once."""
 LISTEN_SECONDS = 5.0
 """How long to wait for servers before anything is sent."""
-REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+REFUSED = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,  # another version
+)
 
 
 MakeBlock = Callable[

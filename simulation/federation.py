@@ -269,6 +269,7 @@ class Federation:
             named = of_groups(named, where, by, groups or {}, self.data)
         statistic = self._zoomed(named, whole, unit)
         if isinstance(statistic, Study):
+            statistic = statistic.with_names(published_groups(self.data))
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
         if not isinstance(statistic, Study):
@@ -462,6 +463,7 @@ class Federation:
             for column in statistic.groups.columns:
                 look_up("column", column, self.data.columns)
             return statistic.asking(self._as_asked(statistic.asked, aggregator))
+        statistic = statistic.with_names(published_groups(self.data))
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()

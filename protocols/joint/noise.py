@@ -6,8 +6,8 @@ used (`computation`). A server that garbles other noise than the circuit's, none
 the run, unless it guesses all noises that come out; then they are the right ones. What a server
 that deviates learns is one predicate of its choice on the noise, from whether the run goes on. That
 can be much: one that garbles 0 in the place of a single noise passes where that noise is 0, with
-probability tanh(1/2s) at scale s, and then knows that value without noise. Otherwise the run ends,
-and both servers know that one of them lied.
+probability tanh(1/2s) at scale s of Laplace noise and some 0.4/σ of Gaussian noise, and then knows
+that value without noise. Otherwise the run ends, and both servers know that one of them lied.
 
 `covert`: server 0 garbles λ copies, each from coins of its own, all but one of which are opened
 (`covert`). A server that garbles other noise passes whole with probability 1/λ, and is otherwise
@@ -67,18 +67,18 @@ def _checked(noise: JointNoise, field: Field | None) -> IntegerShares | FieldInt
     return IntegerShares(words) if field is None else FieldIntegers(field, words)
 
 
-def _summed(shares: Vector, field: Field | None) -> Vector:
+def _summed(noise: JointNoise, shares: Vector, field: Field | None) -> Vector:
     """Noises from their words, (…, words) or (…, words, limbs)."""
     if field is not None:
-        return field.sum(shares, -2)
-    total: Vector = shares.sum(axis=-1, dtype=np.uint64)
+        return field.sum(field.mul(shares, field.from_ints(noise.factors)), -2)
+    total: Vector = shares @ np.array(noise.factors, dtype=np.uint64)
     return total
 
 
 def _drawn_in_copies(noise: JointNoise, count: int, field: Field | None, copies: int) -> Program:
     found: list[Vector] = []
     for drawn in copies_of(noise, count, field, copies):
-        found.append(_summed((yield drawn), field))
+        found.append(_summed(noise, (yield drawn), field))
     return np.concatenate(found)
 
 
@@ -90,7 +90,7 @@ def _drawn_once(
     found: list[Vector] = []
     for start in range(0, count, most):
         bits = coins(source, min(most, count - start), noise.coins)
-        found.append(_summed((yield Task(noise.circuit, form, bits)), field))
+        found.append(_summed(noise, (yield Task(noise.circuit, form, bits)), field))
     return np.concatenate(found)
 
 
@@ -104,7 +104,7 @@ def _drawn_twice(
     found: list[Vector] = []
     for start in range(0, count, most):
         bits = coins(source, min(most, count - start), noise.coins)
-        found.append(_summed((yield BothWays(noise.circuit, form, bits)), field))
+        found.append(_summed(noise, (yield BothWays(noise.circuit, form, bits)), field))
     drawn = np.concatenate(found, axis=1)
     ours, back = drawn if index == GARBLER else drawn[::-1]
     yield Agree((ours - back if field is None else field.sub(ours, back)).reshape(-1))

@@ -103,8 +103,8 @@ class ResidualPlot(Study):
             raise LocalError("--fitted-reach and --residual-reach go together")
         if self.coefficients and self.ranges:
             raise LocalError("--range is for a fit: leave it out where coefficients are given")
-        if not self.coefficients:
-            self._fit()
+        if not self.coefficients and self._fit().numbers != self.x:
+            raise LocalError("residual-plot takes columns of numbers only, and no products")
         self._reach(self._stand_in)
         self._cells(self._stand_in, self._given or STAND_IN)
 
