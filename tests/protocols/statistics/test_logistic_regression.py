@@ -91,7 +91,7 @@ def test_bad_input_is_one_clear_line() -> None:
     for changes, words in (
         ({"newton_steps": 0}, "newton.steps is from"),
         ({"x": ()}, "one column or more"),
-        ({"x": ("label",)}, "none is the label"),
+        ({"x": ("label",)}, "none is .label"),
         ({"ranges": ("c=0:1",)}, "not about that column"),
     ):
         with pytest.raises(LocalError, match=words):
