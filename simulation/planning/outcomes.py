@@ -48,7 +48,7 @@ def outcomes(query: Query, holdings: Holdings) -> Outcomes | None:
     """
     plan = query.plan
     mechanism = aggregator_named(query.aggregator).mechanism(query)
-    law, in_circuits = query.mechanism, query.circuit_noise is not None
+    law, in_circuits = query.noise_law, query.circuit_noise is not None
     if law is None or not isinstance(mechanism, AddedNoise):
         return None
     if query.curated is not None or not isinstance(plan, NoisySum | PairwiseMean):

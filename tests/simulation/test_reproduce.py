@@ -168,7 +168,7 @@ def tally_elsewhere(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
         env={"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -275,7 +275,8 @@ class TestCommand:
         assert FIGURES["s0-fig3"].claim in done.stdout
         assert "too few runs" in done.stdout
         assert sorted(path.name for path in Path("plots").iterdir()) == [
-            *("s0-fig3.csv", "s0-fig3.png", "s0-fig4.csv", "s0-fig4.png")
+            *("s0-fig3.csv", "s0-fig3.json", "s0-fig3.png"),
+            *("s0-fig4.csv", "s0-fig4.json", "s0-fig4.png"),
         ]
 
     def test_unknown_figure_names_the_nearest_and_writes_nothing(self, tally_here: Tally) -> None:
