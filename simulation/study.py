@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.interval import NOISE, POPULATION
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, parse_noise
@@ -22,12 +23,14 @@ from tallyroom.protocols.run.promise import together
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.studies import settling
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.replay import answering, described, finding_intervals
 from tallyroom.simulation.result import Result, Roles
 from tallyroom.simulation.runtimes.contract import Progress, Report
+from tallyroom.simulation.statement import Setting
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,20 @@ class AskingOptions:
         if question.grant.loss.rho is not None:
             raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
         return dataclasses.replace(self, law=LAPLACE, for_study=True, report=question.report)
+
+    def setting(self, where: Setting, loss: PrivacyLoss) -> settling.PublicSetting:
+        """What is public for settling how a question is put, when it is asked like this."""
+        noise = None if self.noise is None else parse_noise(self.noise)[0]
+        two = where.servers == 2 and self.law == LAPLACE and loss.rho is None and not self.security
+        return settling.PublicSetting(
+            choose=two and noise in (None, Placement.JOINT) and where.aggregator.chooses,
+            meet=two and noise is not Placement.PER_PAIR and where.aggregator.name == "additive",
+            randomized=Offer.RANDOMIZE in where.aggregator.offers,
+            noises=1 if noise is Placement.JOINT else where.servers,
+            records=where.records,
+            records_per_unit=where.max_records_per_party if self.unit == "party" else 1,
+            epsilon=loss.as_epsilon,
+        )
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement

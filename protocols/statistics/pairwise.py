@@ -26,11 +26,14 @@ from tallyroom.protocols.local.pairs import FIXED_POINT, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import PlainSum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.local_pairs import (
     MAX_CELLS,
+    MOST_EXACT,
+    ExactPairs,
+    ExactRecords,
     FromReports,
     QuantizedRecords,
     Randomized,
@@ -159,6 +162,8 @@ class Pairs(Piloted, Bounded):
         if facts.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
         if Offer.RANDOMIZE in facts.offers:
+            if (exact := self.exact_pairs(facts)) is not None:
+                return exact
             return Randomized(self._quantized(facts), FromReports(len(self.kernel.outputs)))
         matchings = min(self._matchings(facts), rounds(facts.records))
         met = min(matchings, facts.records - 1)
@@ -172,6 +177,18 @@ class Pairs(Piloted, Bounded):
             self.compared_within,
             self._bounded(facts),
         )
+
+    def exact_pairs(self, facts: Facts) -> ExactPairs | None:
+        """In the local model without ε: all records as they are, unless bins are asked for or
+        records are too many."""
+        as_left = (self.bins, self.rounding) == ("auto", "simple")
+        if facts.epsilon is not None or not as_left:
+            return None
+        known = self.column_bounds
+        bounds = tuple(known.get(each.name) for each in self.inputs)
+        most = facts.max_records_per_party
+        exact = ExactRecords(self.kernel, self.inputs, bounds, facts.parties, most)
+        return ExactPairs(exact, PlainSum.of(exact)) if exact.length <= MOST_EXACT else None
 
     def _bounded(self, facts: Facts) -> bool:
         possible = not facts.inside and facts.servers <= 2
@@ -195,9 +212,10 @@ class Pairs(Piloted, Bounded):
         if facts.inside:
             return best_matchings(facts.records, zetas, sensitivity, budget)
         enough = enough_matchings(facts.records, zetas, sensitivity, budget)
-        return min(enough, self._most_automatic(facts.records))
+        return min(enough, self.most_automatic(facts.records))
 
-    def _most_automatic(self, records: int) -> int:
+    def most_automatic(self, records: int) -> int:
+        """The most pairs of a record that `auto` asks for."""
         if self.meet == "parties":
             return MOST_AUTOMATIC
         of_one_matching = max(1, self.kernel.circuit().ands) * (records // 2)
@@ -285,6 +303,9 @@ class Pairs(Piloted, Bounded):
         """Errors are unknown where the statistic is not linear in one output."""
         assert isinstance(release.plan, Randomized)
         records = release.plan.encoding
+        if isinstance(records, ExactRecords):
+            exactly = records.statistic(release.values)
+            return Answer(exactly, None, release.records, foretold=True)
         assert isinstance(records, QuantizedRecords)
         kernel = records.kernel
         if (noise := release.noise) is None:
