@@ -31,7 +31,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.plans.interval import NOISE, POPULATION, Interval
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.cumulative import at_quantiles
 from tallyroom.protocols.statistics.drawing import Style
@@ -111,21 +111,30 @@ class RankSearch:
         cells = min(self.statistic.thresholds, most)
         return replace(self.statistic, thresholds=cells, within=within, fanned=not self.margin)
 
-    def counted(self, within: Bounds | None) -> Quantile:
-        """The question for counts around the answer."""
+    def counted(self, within: Bounds | None, chosen: float) -> Quantile:
+        """The question for counts around the answer. Where the range was not narrowed on both
+        sides, thresholds fan out from the cell that was chosen."""
         inner = self.inner(within)
+        if within is None or (self.margin and len(self.ends) == 1):
+            inner = replace(inner, within=_cells_of(inner, np.array([chosen])), fanned=True)
         cells = min(inner.thresholds, COUNTED)
         return replace(inner, strategy=AUTO_STRATEGY, thresholds=cells, smooth="none")
 
     def range_of(self, found: Answer) -> Bounds:
         """The range from the outer side of one cell to that of the other, or one whole cell."""
-        edges = np.concatenate([[self.around.bounds[0]], self.around.x])
-        cells = np.searchsorted(edges, shape_of(found.estimate).values()) - 1
-        lower, upper = float(edges[cells.min()]), float(edges[cells.max() + 1])
+        cells = shape_of(found.estimate).values()
+        lower, upper = _cells_of(self.around, cells)
         if len(cells) == 2 or not self.margin:
             return lower, upper
         below = self.ends[0] < self.statistic.quantile[0]
         return (lower, self.around.bounds[1]) if below else (self.around.bounds[0], upper)
+
+
+def _cells_of(asked: Quantile, values: Column) -> Bounds:
+    """From where the first of the cells with these values begins to where the last ends."""
+    edges = np.concatenate([[asked.bounds[0]], asked.x])
+    cells = np.searchsorted(edges, values) - 1
+    return float(edges[cells.min()]), float(edges[cells.max() + 1])
 
 
 def search_for(
@@ -203,7 +212,7 @@ class QuantileZoom(Study):
                 notes.append(f"looked for around [{lower:g}, {upper:g}], {float(first):.3g} of ε")
             inner = search.inner(within)
             chosen = yield Ask(inner, second)
-            counted = yield Ask(search.counted(within), last)
+            counted = yield Ask(search.counted(within, chosen.number), last)
             notes.append(f"the interval is from counts for {float(last):.3g} of ε")
             found.append((chosen, counted))
         values = np.array([chosen.number for chosen, _ in found])
@@ -230,7 +239,7 @@ class QuantileZoom(Study):
             if first:
                 yield Ask(search.around, first)
             yield Ask(search.inner(within), second)
-            yield Ask(search.counted(within), last)
+            yield Ask(search.counted(within, sum(search.statistic.bounds) / 2), last)
 
     def reference(self, holdings: Holdings) -> Estimate:
         return self.statistic.reference(holdings)

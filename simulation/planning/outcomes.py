@@ -75,7 +75,8 @@ def outcomes_of_study(
     """The same of a question that is put as a study; None where it cannot be drawn. What the noise
     alone did is not told apart, and no ε leaves none."""
     size = parse_epsilon(str(epsilon))
-    truth = question.reference(clear.federation.holdings)
+    put = clear.federation.understood(question, epsilon, **clear.how)
+    truth = put.reference(clear.federation.holdings)
     if size is None or truth is None:
         return None
     errors = []
