@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tallyroom.parties.patience import Patience, why_not_written
 from tallyroom.protocols.errors import LocalError, NotWritten, PeerError
-from tallyroom.protocols.fingerprints import bound_to_data
 from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.records import Holdings, bound_to_data
 from tallyroom.protocols.run.machines import party_machine, repeatable
 from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.refusal import RefusingParty

@@ -43,8 +43,8 @@ from tallyroom.protocols.cells import (
     places,
 )
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
+from tallyroom.protocols.registry import look_up
 
 Options = dict[str, str]
 Table = PlainTable | TextTable

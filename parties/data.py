@@ -15,8 +15,8 @@ from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
 from tallyroom.parties.tables import FILES, HeaderError
 from tallyroom.protocols.categories import format_categories
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.attributes import parse_attribute
 
 ROLES = ("value", "label", "score", "x", "y", "target", "time", "event", "group", "weights")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.cells import is_blank, is_infinite, is_word
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column, Holdings, deal, deal_by
+from tallyroom.protocols.registry import look_up
 
 REFUSE, DROP = "refuse", "drop"
 """What becomes of records that lack a value; a number takes its place."""

@@ -23,8 +23,8 @@ from tallyroom.parties.dataset import DROP, REFUSE, Dataset, listed
 from tallyroom.parties.tables import Cells
 from tallyroom.protocols.cells import encode_cells, is_blank, is_word, numbers, places
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.records import Column
+from tallyroom.protocols.registry import look_up
 
 MOST_VALUES = 32
 """How many values of a text column become features: the most frequent ones in the training part."""

@@ -6,7 +6,7 @@ The generator is AES-128 in counter mode, as a stream (`bytes`, `words`) and as 
 What a party draws must also depend on its data. If masks followed from the run and the query alone,
 a party that is restarted in mid-run with other data would use them twice: a server that saw both
 submissions could subtract them and would have the exact difference of the party's vectors. So a
-party's randomness is `bound`: the 128-bit fingerprint of its records (`protocols.fingerprints`)
+party's randomness is `bound`: the 128-bit fingerprint of its records (`protocols.records`)
 takes the place of its id in every AES block. The same data give the same bytes again, so sending
 them again is harmless; other data give independent ones. Blocks of two parties, or of one party
 with two data sets, collide with probability 2^-128 per pair. Among 2^30 blocks under one key, as

@@ -5,16 +5,18 @@ and a broken package does not affect the others.
 """
 
 import contextlib
+import difflib
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offers
+
+T = TypeVar("T")
 
 AGGREGATORS = "tallyroom.aggregators"
 STATISTICS = "tallyroom.statistics"
@@ -102,3 +104,16 @@ def loadable(group: str) -> dict[str, Any]:
         with contextlib.suppress(LocalError):
             entries[name] = named(group, name)
     return entries
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """The value of that name. Raises `LocalError` with the nearest names if there is none."""
+    if name in known:
+        return known[name]
+    typed = name.lower()
+    containing = [other for other in known if len(typed) > 2 and typed in other.lower()]
+    containing.sort(key=lambda other: not other.lower().startswith(typed))
+    similar = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near = list(dict.fromkeys([*containing, *similar]))[:3]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    raise LocalError(f"no {kind} {name!r}; {hint}")

@@ -17,7 +17,6 @@ from tallyroom.protocols import studies
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.interval import NOISE, check_covers
@@ -26,6 +25,7 @@ from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.run.machines import check, own_machines
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
@@ -329,6 +329,7 @@ class Federation:
         found = settled(self._named(question), setting, self.data.bounds)
         if not isinstance(found, Study):
             return found
+        found = found.with_names(published_groups(self.data))
         found = found.with_bounds(self.data.bounds).of_records(self.holdings.rows)
         return found.asked_of(self._aggregator.offers)
 
@@ -482,6 +483,7 @@ class Federation:
             for column in statistic.groups.columns:
                 look_up("column", column, self.data.columns)
             return statistic.asking(self._as_asked(statistic.asked, aggregator))
+        statistic = statistic.with_names(published_groups(self.data))
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns if isinstance(statistic, ReadsNames) else ()

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import PartySigner
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Machine

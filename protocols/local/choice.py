@@ -10,7 +10,7 @@ from tallyroom.protocols.local.hadamard import HadamardResponse
 from tallyroom.protocols.local.hashing import LocalHashing
 from tallyroom.protocols.local.response import RandomizedResponse
 from tallyroom.protocols.local.unary import UnaryEncoding
-from tallyroom.protocols.names import look_up
+from tallyroom.protocols.registry import look_up
 
 LocalBudget = Callable[[int | None], Fraction]
 """The ε that one report may spend, for a randomized response among so many values, or for any

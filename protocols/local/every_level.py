@@ -26,7 +26,7 @@ from tallyroom.protocols.local.contract import Bodies, Flags, Integers, Words
 from tallyroom.protocols.local.hadamard import parity
 from tallyroom.protocols.local.response import WORD, RandomizedResponse, exp_below
 from tallyroom.protocols.local.walk import WalkAnswers
-from tallyroom.protocols.names import look_up
+from tallyroom.protocols.registry import look_up
 
 ASKED: Mapping[str, str] = {
     "auto": "whichever has the smaller error",

@@ -26,8 +26,8 @@ from tallyroom.protocols.local.contract import (
 )
 from tallyroom.protocols.local.levels import LevelResponse
 from tallyroom.protocols.local.response import RandomizedResponse
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.registry import look_up
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from tallyroom.protocols.local.hadamard import HadamardResponse
 from tallyroom.protocols.local.pairs import FIXED_POINT, PairResponse, Rounding
 from tallyroom.protocols.local.response import RandomizedResponse
 from tallyroom.protocols.local.unary import UnaryEncoding
-from tallyroom.protocols.names import look_up
+from tallyroom.protocols.registry import look_up
 
 
 @dataclass(frozen=True)

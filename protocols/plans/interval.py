@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.noise_law import NoiseLaw
 from tallyroom.protocols.privacy.noise_sums import laplace_width
 from tallyroom.protocols.records import Column
+from tallyroom.protocols.registry import look_up
 
 LEVEL = 0.95
 UPTO = (1 + LEVEL) / 2

@@ -16,6 +16,7 @@ from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.local import AUTO, LocalBudget, LocalRandomizer
+from tallyroom.protocols.local.auc_by_response import ScoreResponse
 from tallyroom.protocols.local.every_level import auc_response
 from tallyroom.protocols.local.pairs import Rounding
 from tallyroom.protocols.local.pairs_by_oracle import pair_randomizer
@@ -212,7 +213,8 @@ class QuantizedPairs(Measurement):
 @dataclass(frozen=True)
 class LabelledScores(ReportedCells):
     """A score within public bounds, cut into `domain` values, and a label. The scores are the
-    leaves of a binary tree, and fill the first of them (S1 §4)."""
+    leaves of a binary tree, and fill the first of them (S1 §4); or with `by_response`, a record
+    responds among them (S1's Algorithm 1)."""
 
     score: str
     label: KernelColumn
@@ -221,6 +223,7 @@ class LabelledScores(ReportedCells):
     domain: int
     private_labels: bool = True
     levels: str = AUTO
+    by_response: bool = False
     automatic: bool = field(default=False, repr=False, compare=False)
     """Whether nobody chose the domain: that is said, and changes nothing."""
 
@@ -234,7 +237,8 @@ class LabelledScores(ReportedCells):
 
     @property
     def measurement(self) -> Measurement:
-        return ScoresAndLabels(None, self.depth, self.private_labels, self.levels)
+        values = self.domain if self.by_response else 0
+        return ScoresAndLabels(None, self.depth, self.private_labels, self.levels, values)
 
     def measured(self, holdings: Holdings) -> Integers:
         parts = part_of_range(holdings.column(self.score), self.lower, self.upper)
@@ -255,6 +259,8 @@ class LabelledScores(ReportedCells):
 
     @property
     def grid_words(self) -> str:
+        if self.by_response:
+            return f"scores are cut into {self.domain} values; equal ones count ½"
         many = f"2^{self.depth}" if self.automatic else str(self.domain)
         padded = f", padded to 2^{self.depth}" if self.domain != 1 << self.depth else ""
         return f"scores are cut into {many} values{padded}; equal ones count ½"
@@ -263,16 +269,26 @@ class LabelledScores(ReportedCells):
 @dataclass(frozen=True)
 class ScoresAndLabels(Measurement):
     """A record is a score of `depth` bits and a label. `asked` is what a report tells of
-    (`protocols.local.every_level`)."""
+    (`protocols.local.every_level`); or with `values`, it responds among so many scores."""
 
     depth: int = 1
     private_labels: bool = True
     asked: str = AUTO
+    values: int = 0
+
+    @property
+    def alike(self) -> bool:
+        """A public label is in the report: a record hides among those of its own label only."""
+        return self.private_labels
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+        if self.values:
+            return ScoreResponse.spending(budget(2 * self.values), self.values, self.private_labels)
         return self.randomizer_by_itself(budget(None), Fraction(0))
 
     def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+        if self.values:
+            return self.randomizer(lambda _: epsilon)
         return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
 
 

@@ -26,6 +26,12 @@ class Measurement:
 
     cells: int | None = None
 
+    @property
+    def alike(self) -> bool:
+        """Whether any record could have sent any report, so that it hides among all others when
+        they are shuffled."""
+        return True
+
     def randomizer(self, budget: "local.LocalBudget") -> "local.LocalRandomizer | None":
         """What makes the report of a record private by itself; None if nothing here does.
 

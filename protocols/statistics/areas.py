@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import Curated, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.smooth_sensitivity import average_precision
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.class_counts import true_auc
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, parts_of
 from tallyroom.protocols.statistics.classifier_estimates import Judgement

@@ -16,9 +16,10 @@ from tallyroom.protocols.plans.encodings import EqualBins
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.histogram import CountedInBins
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
 
@@ -52,7 +53,7 @@ class FirstCells:
 
 
 @dataclass(frozen=True)
-class TopK(Histogram):
+class TopK(ReadInParts, CountedInBins):
     """The k fullest bins, in order; how many records they have stays hidden."""
 
     k: int = option(3, "How many bins.")

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import Curated, NoisySum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
@@ -23,6 +22,7 @@ from tallyroom.protocols.privacy.class_curves import SMOOTHINGS, ClassCurves, Sm
 from tallyroom.protocols.privacy.curves import STRATEGIES, TreeStrategy
 from tallyroom.protocols.privacy.priroc import COUNTS, depth_for
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import Bounded, finite_column
 from tallyroom.protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
 from tallyroom.protocols.statistics.classifier_estimates import (

@@ -1,6 +1,7 @@
 """The estimate of a regression: coefficients by name, with their standard errors."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,8 @@ MOST_DRAWN = 12
 class Coefficients(Shape):
     """`errors` are those of sampling, as without privacy. `residual` is the standard deviation of
     residuals, NaN where a model has none. `weak` tells in how many directions noise hides how far
-    the columns spread: coefficients are shrunk there."""
+    the columns spread: coefficients are shrunk there. `p_values` are of each coefficient being 0,
+    and `explained` is R²; both are left out where nobody knows them."""
 
     target: str
     terms: list[str]
@@ -28,6 +30,8 @@ class Coefficients(Shape):
     errors: list[float]
     residual: float = float("nan")
     weak: int = 0
+    p_values: list[float] = field(default_factory=list)
+    explained: float = float("nan")
 
     def values(self) -> Column:
         return np.array(self.coefficients)
@@ -39,17 +43,22 @@ class Coefficients(Shape):
                 "terms": self.terms,
                 "coefficients": self.coefficients,
                 "sampling_errors": self.errors,
+                "p_values": self.p_values,
                 "residual_deviation": self.residual,
+                "r_squared": self.explained,
                 "weak_directions": self.weak,
             }
         )
 
     def table(self) -> tuple[Heads, Cells]:
         """Unknown errors are left out."""
-        rows = zip(self.terms, self.coefficients, self.errors, strict=True)
-        if np.isnan(self.errors).all():
-            return ["term", "coefficient"], [[term, value] for term, value, _ in rows]
-        return ["term", "coefficient", "sampling error"], [list(row) for row in rows]
+        heads = ["term", "coefficient"]
+        columns: list[list[str] | list[float]] = [self.terms, self.coefficients]
+        for head, told in (("sampling error", self.errors), ("p", self.p_values)):
+            if not np.isnan(told).all():
+                heads.append(head)
+                columns.append(told)
+        return heads, [list(row) for row in zip(*columns, strict=True)]
 
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
         """One line for each coefficient, each on a scale of its own."""
@@ -94,4 +103,14 @@ class Coefficients(Shape):
         ]
         hidden = "1 direction" if self.weak == 1 else f"{self.weak} directions"
         shrunk = f" ({hidden} hidden by noise)" if self.weak else ""
-        return f"{self.target} = {' '.join(parts)}{shrunk}"
+        explained = "" if math.isnan(self.explained) else f"; R² = {self.explained:.3g}"
+        return f"{self.target} = {' '.join(parts)}{shrunk}{explained}"
+
+
+def normal_p_values(values: Column, errors: Column) -> list[float]:
+    """The p-value of each coefficient being 0, where it is as good as normal."""
+    from scipy.stats import norm  # slow to load
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: list[float] = (2 * norm.sf(np.abs(values / errors))).tolist()
+    return found

@@ -12,7 +12,6 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.encodings import UpToThresholds
@@ -32,6 +31,7 @@ from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.contract import ReadInParts
 from tallyroom.protocols.statistics.drawing import Style

@@ -22,7 +22,7 @@ from tallyroom.protocols.statistics.choices import (
 )
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
-from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.histogram import CountedInBins
 from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, MagnitudeBins
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
@@ -43,7 +43,7 @@ def words_of(searches: int) -> str:
 
 
 @dataclass(frozen=True)
-class FirstAboveThreshold(Histogram):
+class FirstAboveThreshold(CountedInBins):
     """The middle of the first bin with at least `--threshold` records; inf if there is none.
 
     Bins are searched from the lowest values up.

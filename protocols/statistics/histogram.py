@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tallyroom.protocols.categories import parse_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import NoisySum, PlainSum, Plan
 from tallyroom.protocols.plans.encodings import EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
@@ -19,6 +18,8 @@ from tallyroom.protocols.plans.groups import ByGroup, Groups
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.weights import MAX_RECORDS, WeightedCells
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
+from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.contract import ReadInParts, ReadsNames
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
 from tallyroom.protocols.statistics.option import DISTRIBUTIONS, option
@@ -29,11 +30,10 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(ReadInParts, ReadsNames, MayWeigh):
-    """Counts in bins of equal width, or of the names in a column of text.
+class CountedInBins(ReadsNames, BoundedColumn):
+    """A statistic of how many records are in each of some bins.
 
-    Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
-    `categories` it counts those names, which are public; any other name counts as `other`.
+    Bins are half-open but for the last, as numpy's are; values outside fall in the end bins.
     """
 
     bins: int = option(10, "How many bins of equal width.")
@@ -47,7 +47,6 @@ class Histogram(ReadInParts, ReadsNames, MayWeigh):
         choices=(AUTO, *RANDOMIZERS),
     )
 
-    name: ClassVar[str] = "histogram"
     topic: ClassVar[str] = DISTRIBUTIONS
 
     def __post_init__(self) -> None:
@@ -82,6 +81,22 @@ class Histogram(ReadInParts, ReadsNames, MayWeigh):
     @property
     def _cells(self) -> EqualBins | Names:
         return self._names if self.categories else self._bins
+
+    def _counts(self, counts: NDArray[np.generic]) -> Estimate:
+        heights = counts.astype(np.float64).tolist()
+        if self.categories:
+            return Counts(list(self._names.labels), heights)
+        return Bins(self.edges[:-1].tolist(), heights, float(self.edges[-1]))
+
+
+@dataclass(frozen=True)
+class Histogram(ReadInParts, CountedInBins, MayWeigh):
+    """Counts in bins of equal width, or of the names in a column of text.
+
+    With `categories` it counts those names, which are public; any other name counts as `other`.
+    """
+
+    name: ClassVar[str] = "histogram"
 
     def plan(self, facts: Facts) -> Plan:
         if not self.weights:
@@ -128,9 +143,3 @@ class Histogram(ReadInParts, ReadsNames, MayWeigh):
             return self._counts(np.bincount(cells, weights, minlength=self._names.length))
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges, weights=weights)
         return self._counts(counts)
-
-    def _counts(self, counts: NDArray[np.generic]) -> Estimate:
-        heights = counts.astype(np.float64).tolist()
-        if self.categories:
-            return Counts(list(self._names.labels), heights)
-        return Bins(self.edges[:-1].tolist(), heights, float(self.edges[-1]))

@@ -9,13 +9,15 @@ post-processing (Vu and Slavkovic 2009; Wang, "Revisiting differentially private
 |w_i w_j − w'_i w'_j|, is convex in each z_i and each z'_i by itself, so it is largest where all are
 ±1. There a term is 2 if exactly one of w_i, w_j changes its sign, and k changed signs of d + 1 make
 k(d + 1 − k) such terms: 2⌊(d + 1)²/4⌋ at most. The squares add at most 1 each. Together that is
-2⌊(d + 1)²/4⌋ + d, where bounding every sum by itself gives d² + 2d.
+2⌊(d + 1)²/4⌋ + d, where bounding every sum by itself gives d² + 2d. Of the marks of a column of
+names two change at most, which limits k, and their squares are always 1.
 
 **Standard errors.** β = A⁻¹b solves the noisy normal equations; noise (E, e) on (A, b) moves it by
 A⁻¹(e − Eβ) to first order, whose covariance is known exactly, and the sampling of records by the
-usual σ²A⁻¹. Intervals of the noise have the first, of the population both. Directions in which the
-columns spread less than noise alone would show are taken to spread that much, which shrinks their
-coefficients: the result says so.
+usual σ²A⁻¹. Intervals of the noise have the first, of the population both. The p-value of a
+coefficient is the share of draws of that noise and of sampling that are as large. Directions in
+which the columns spread less than noise alone would show are taken to spread that much, which
+shrinks coefficients: the result says so, and has no intervals and p-values.
 """
 
 import math
@@ -32,15 +34,22 @@ from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.plans.scaled import (
+    ScaledColumn,
+    columns_of,
+    free_squares,
+    sign_changes,
+)
 from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged, finite_column
+from tallyroom.protocols.statistics.bounded import finite_column
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.option import RELATIONS, role
+from tallyroom.protocols.statistics.noise_draws import drawn_noise, generator_of
+from tallyroom.protocols.statistics.option import RELATIONS, option, role
 from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Noise, Release
+from tallyroom.protocols.statistics.terms import FORMULA, INTERCEPT, OfTerms, take_formula
 
 Matrix = NDArray[np.float64]
 
@@ -48,6 +57,11 @@ STEPS = 1 << 18
 """Steps of the grid from the middle of a column's range to either end."""
 MAX_RECORDS = 1 << 26
 """Sums of products of two columns, 2^36 a record, stay within the ring, noise included."""
+DRAWS = 2000
+HIDDEN = (
+    "noise hides how far the columns spread: coefficients lie closer to 0 than they should, nobody "
+    "knows by how much; use a larger --epsilon or fewer terms"
+)
 COLLINEAR = 1e-9
 """Without noise, a smaller mean square of columns scaled to [−1, 1] is taken for 0."""
 
@@ -60,7 +74,7 @@ class Products(Encoding):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.scaled)
+        return columns_of(self.scaled)
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -75,11 +89,11 @@ class Products(Encoding):
     @property
     def sensitivity(self) -> Sensitivity:
         """A product of two entries is furthest from another at the corners of the range, where it
-        moves by 2 if one of its entries changes its sign: ⌊(d + 1)²/4⌋ products at most. A square
-        moves by 1 at most."""
-        d = len(self.scaled)
-        crossed = (d + 1) ** 2 // 4
-        return Sensitivity((2 * crossed + d) * STEPS**2, (4 * crossed + d) * STEPS**4)
+        moves by 2 if one of its entries changes its sign. A square moves by 1 at most, and that of
+        a mark, which is at a corner, not at all."""
+        entries, squares = len(self.scaled) + 1, free_squares(self.scaled)
+        crossed = max(k * (entries - k) for k in range(sign_changes(self.scaled) + 1))
+        return Sensitivity((2 * crossed + squares) * STEPS**2, (4 * crossed + squares) * STEPS**4)
 
     def encode(self, holdings: Holdings) -> Vector:
         whole = np.full((holdings.rows, len(self.scaled) + 1), STEPS, dtype=np.int64)
@@ -102,30 +116,35 @@ class Products(Encoding):
 
 
 @dataclass(frozen=True)
-class LinearRegression(Ranged):
-    """Coefficients of y on the columns x by least squares, with standard errors."""
+class LinearRegression(OfTerms):
+    """Coefficients of y on the columns x by least squares, with errors, p-values and R²."""
 
-    x: tuple[str, ...] = role(("x",), "A column that predicts; repeat it for more.", bounded=True)
+    x: tuple[str, ...] = role(
+        ("x",), "A column that predicts, C(COLUMN) for names; repeat it for more.", bounded=True
+    )
     y: str = role("y", "The column that is predicted.", bounded=True)
+    formula: str = option("", FORMULA)
 
     name: ClassVar[str] = "linear-regression"
     topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "coefficient", "")
 
     def __post_init__(self) -> None:
-        if not self.x or len(set(self.columns)) != len(self.columns):
-            raise LocalError("--x names one column or more, each once, and none of them is --y")
-        if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression takes at most {MAX_COLUMNS} columns")
+        take_formula(self, "y")
         super().__post_init__()
+        self.check_terms()
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.y)
+    def target(self) -> str:
+        return self.y
 
     @property
-    def terms(self) -> list[str]:
-        return ["intercept", *self.x]
+    def bounded(self) -> tuple[str, ...]:
+        return (*self.numbers, self.y)
+
+    @property
+    def scaled(self) -> tuple[ScaledColumn, ...]:
+        return (*self.design, ScaledColumn(self.y, *self.column_bounds[self.y]))
 
     def plan(self, facts: Facts) -> NoisySum:
         if facts.records > MAX_RECORDS:
@@ -140,11 +159,20 @@ class LinearRegression(Ranged):
         values, sampling = self._unscale(fit.beta), self._errors(fit.sampling)
         residual = self.scaling[1][-1] * math.sqrt(fit.residual_variance)
         estimate = Coefficients(
-            self.y, self.terms, values.tolist(), sampling.tolist(), residual, fit.weak
+            self.y,
+            self.terms,
+            values.tolist(),
+            sampling.tolist(),
+            residual,
+            fit.weak,
+            [] if fit.weak else self._p_values(release, fit, values, sampling).tolist(),
+            fit.explained,
         )
         if (noise := release.noise) is None:
             population = Interval.sampled(values, None, sampling, ANYWHERE)
             return Answer(estimate, None, release.records, foretold=True, population=population)
+        if fit.weak:
+            return release.without_errors(estimate, HIDDEN)
         drawn = self._errors(fit.noise(noise.variance / STEPS**4))
         interval = Interval.around(values, drawn, noise.width(), ANYWHERE)
         population = Interval.sampled(values, interval, sampling, ANYWHERE)
@@ -155,7 +183,7 @@ class LinearRegression(Ranged):
             raise LocalError(
                 f"{len(self.terms)} coefficients need more than {release.records} records"
             )
-        gram = np.zeros((len(self.columns) + 1,) * 2)
+        gram = np.zeros((len(self.scaled) + 1,) * 2)
         gram[Products(self.scaled).pairs] = release.integers / STEPS**2
         gram = gram + np.triu(gram, 1).T
         gram[0, 0] = release.records
@@ -168,20 +196,30 @@ class LinearRegression(Ranged):
         """The sum of squares that noise alone may show in some direction: the norm of a symmetric
         matrix of p² noises of deviation s is about 2s√p."""
         deviation = math.sqrt(noise.variance / noise.noises) / STEPS**2
-        return 2 * deviation * math.sqrt(len(self.x))
+        return 2 * deviation * math.sqrt(len(self.design))
 
     def _check_spread(self, spread: Matrix) -> None:
-        for name, square in zip(self.x, np.diag(spread), strict=True):
+        for each, square in zip(self.design, np.diag(spread), strict=True):
             if square < COLLINEAR:
-                low, high = self.column_bounds[name]
                 raise LocalError(
-                    f"column {name!r} has one value only within [{low:g}, {high:g}]: give it wider "
-                    "bounds, or leave it out"
+                    f"column {each.name!r} has one value only within [{each.lower:g}, "
+                    f"{each.upper:g}]: give it wider bounds, or leave it out"
                 )
         if np.linalg.eigvalsh(spread)[0] < COLLINEAR:
-            raise LocalError(
-                f"the columns {', '.join(self.x)} are collinear: leave out one of them"
-            )
+            names = ", ".join(self.terms[1:])
+            raise LocalError(f"the columns {names} are collinear: leave out one of them")
+
+    def _p_values(self, release: Release, fit: "Fit", values: Column, sampling: Column) -> Column:
+        """Of each coefficient being 0: Student's without noise; with it, the share of draws of what
+        sampling and noise add that are as far from 0."""
+        if release.noise is None:
+            return student_p_values(values, sampling, release.records - len(values))
+        generator = generator_of(release.values)
+        drawn = drawn_noise(release.noise, (DRAWS, len(release.values)), generator) / STEPS**2
+        moved = drawn @ (self._map @ fit.inverse @ fit.moved_by(Products(self.scaled).pairs)).T
+        moved += generator.normal(size=moved.shape) * sampling
+        found: Column = (1 + (np.abs(moved) >= np.abs(values)).sum(axis=0)) / (1 + DRAWS)
+        return found
 
     @property
     def _map(self) -> Matrix:
@@ -204,8 +242,9 @@ class LinearRegression(Ranged):
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The coefficients by numpy's least squares on the raw columns."""
-        raw = {name: finite_column(holdings, name) for name in self.columns}
-        return least_squares(self.y, raw)
+        return least_squares(
+            self.y, {**self.raw(holdings), self.y: finite_column(holdings, self.y)}
+        )
 
 
 @dataclass(frozen=True)
@@ -215,6 +254,8 @@ class Fit:
     beta: Column
     inverse: Matrix
     residual_variance: float
+    explained: float
+    """R², the share of the variance of y that the fit explains."""
     weak: int
 
     @classmethod
@@ -232,12 +273,24 @@ class Fit:
         squares = centred[p, p] - 2 * slopes @ centred[:p, p] + slopes @ spread @ slopes
         normal = spread + records * np.outer(middle[:p], middle[:p])
         whole = np.block([[gram[:1, :1], gram[:1, 1 : p + 1]], [gram[1 : p + 1, :1], normal]])
-        variance = max(float(squares), 0.0) / (records - p - 1)
-        return cls(beta, np.linalg.inv(whole), variance, weak)
+        left = max(float(squares), 0.0)
+        explained = max(1 - left / centred[p, p], 0.0) if centred[p, p] > 0 else math.nan
+        return cls(beta, np.linalg.inv(whole), left / (records - p - 1), explained, weak)
 
     @property
     def sampling(self) -> Matrix:
         return self.residual_variance * self.inverse
+
+    def moved_by(self, pairs: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Matrix:
+        """What a noise of 1 in each product of the pairs adds to e − Eβ."""
+        rows, columns = pairs
+        places, last = np.arange(len(rows)), len(self.beta)
+        found = np.zeros((last + 1, len(rows)))
+        slope = np.append(self.beta, -1.0)
+        found[rows, places] -= slope[columns]
+        apart = rows != columns
+        found[columns[apart], places[apart]] -= slope[rows[apart]]
+        return found[:last]
 
     def noise(self, variance: float) -> Matrix:
         """The covariance of A⁻¹(e − Eβ), where each product has noise of that variance.
@@ -278,6 +331,22 @@ def least_squares(y: str, raw: dict[str, Column]) -> Coefficients:
     variance = float(residuals @ residuals) / freedom
     inverse = np.linalg.pinv(design / scale)
     errors = np.sqrt(variance * (inverse**2).sum(axis=1)) / scale
+    values, apart = beta / scale, target - target.mean()
     return Coefficients(
-        y, ["intercept", *names], (beta / scale).tolist(), errors.tolist(), math.sqrt(variance)
+        y,
+        [INTERCEPT, *names],
+        values.tolist(),
+        errors.tolist(),
+        math.sqrt(variance),
+        p_values=student_p_values(values, errors, freedom).tolist(),
+        explained=1 - float(residuals @ residuals) / float(apart @ apart),
     )
+
+
+def student_p_values(values: Column, errors: Column, freedom: int) -> Column:
+    """The p-value of each coefficient being 0, by Student's law."""
+    from scipy.stats import t as student  # slow to load
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Column = 2 * student.sf(np.abs(values / errors), freedom)
+    return found

@@ -18,7 +18,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.plans.scaled import ScaledColumn, columns_of
 from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.estimates import Estimate, Table
@@ -38,7 +38,7 @@ class LabelledProducts(Encoding):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*(each.name for each in self.scaled), self.label)
+        return (*columns_of(self.scaled), self.label)
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallyroom.protocols.plans.contract import Curated, Integers
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.plans.scaled import ScaledColumn, columns_of
 from tallyroom.protocols.privacy.objective import GRID, STEPS, minimum
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.by_objective import (
@@ -44,7 +44,7 @@ class LabelledColumns(TwoClasses):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*(each.name for each in self.scaled), self.label)
+        return (*columns_of(self.scaled), self.label)
 
     @property
     def width(self) -> int:
@@ -105,7 +105,7 @@ class LogisticObjective(LogisticColumns):
     def reference(self, holdings: Holdings) -> Estimate:
         """The coefficients by maximum likelihood on the raw columns, each standardised."""
         labels = positives_of(holdings.column(self.label), self.label, self.positive)
-        raw = np.stack([holdings.column(name) for name in self.x], axis=1)
+        raw = np.stack(list(self.raw(holdings).values()), axis=1)
         middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)
         design = np.column_stack([np.ones(holdings.rows), (raw - middle) / half])
         penalty = EXACT_PENALTY * holdings.rows

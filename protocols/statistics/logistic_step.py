@@ -20,14 +20,14 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Encoding, NoisySum, PlainSum
 from tallyroom.protocols.plans.encodings import sum_by_party
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.scaled import ScaledColumn
+from tallyroom.protocols.plans.scaled import ScaledColumn, columns_of
 from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.privacy.objective import probability
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged
 from tallyroom.protocols.statistics.estimates import Estimate, Table
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
 from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.terms import OfTerms
 
 Matrix = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ no sensitivity."""
 
 
 @dataclass(frozen=True)
-class LogisticColumns(Ranged):
+class LogisticColumns(OfTerms):
     """A label and columns clipped and scaled to [−1, 1], which all ways to fit a logistic
     regression read."""
 
@@ -50,23 +50,12 @@ class LogisticColumns(Ranged):
     part_of: ClassVar[str] = "logistic-regression"
 
     def __post_init__(self) -> None:
-        if not self.x or len(set(self.columns)) != len(self.columns):
-            raise LocalError("--x names one column or more, each once, and none is the label")
-        if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression takes at most {MAX_COLUMNS} columns")
         super().__post_init__()
+        self.check_terms()
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.label)
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        return self.x
-
-    @property
-    def terms(self) -> list[str]:
-        return ["intercept", *self.x]
+    def target(self) -> str:
+        return self.label
 
     @property
     def positive_label(self) -> float:
@@ -84,7 +73,7 @@ class LossDerivatives(Encoding):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*(each.name for each in self.scaled), self.label)
+        return (*columns_of(self.scaled), self.label)
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -192,15 +181,14 @@ class LogisticStep(ReadsDerivatives):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.at) != len(self.x) + 1 or not all(abs(at) <= MAX_COEFFICIENT for at in self.at):
-            raise LocalError(
-                f"{len(self.x)} columns have {len(self.x) + 1} coefficients, each from "
-                f"{-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}"
-            )
+        if not all(abs(at) <= MAX_COEFFICIENT for at in self.at):
+            raise LocalError(f"coefficients are from {-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}")
 
     @property
     def derivatives(self) -> LossDerivatives:
         at = tuple(float(each) for each in self.at)
+        if len(at) != len(self.terms):
+            raise LocalError(f"{len(self.terms)} terms have as many coefficients, not {len(at)}")
         return LossDerivatives(self.scaled, self.label, self.positive_label, at)
 
     @property

@@ -14,9 +14,9 @@ from tallyroom.protocols.kernels import bundled as kernels
 from tallyroom.protocols.kernels.contract import Kernel
 from tallyroom.protocols.kernels.expression import Expression
 from tallyroom.protocols.kernels.registry import KernelKind, kernel_named
+from tallyroom.protocols.local.auc_by_response import VALUES, best_values, predicted_of_tree
 from tallyroom.protocols.local.every_level import ASKED
 from tallyroom.protocols.local.pairs import FIXED_POINT
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
@@ -29,6 +29,7 @@ from tallyroom.protocols.plans.local_pairs import (
 from tallyroom.protocols.plans.pairs import KernelColumn, labels_grid
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.areas import AucOfCounts
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.contract import Bounds
@@ -170,31 +171,52 @@ class Auc(Ordered):
         return any(getattr(self, name) != defaults[name] for name in options)
 
     def plan(self, facts: Facts) -> Plan:
-        """Plans pairs, or hierarchical histograms in the local model (S1 §4); other methods plan
-        both classes' counts."""
+        """Plans pairs; in the local model whichever of S1's two protocols is predicted to err less;
+        other methods plan both classes' counts."""
         if not self.by_pairs:
             return self._of_counts.plan(facts)
         if Offer.RANDOMIZE not in facts.offers:
             return super().plan(facts)
-        if self.randomizer not in ("auto", "hadamard"):
+        if self.randomizer == "unary":
             raise LocalError(
-                "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
-                "ask for pairwise --kernel auc"
+                "auc in the local model is asked by randomized response or by Hadamard response: "
+                "leave --randomizer out, or ask for pairwise --kernel auc"
             )
         if self.levels == "auto" and (exact := self.exact_pairs(facts)) is not None:
             return exact
         private, label = self.labels == "private", self.inputs[1]
-        bounds, domain = self.bin_bounds(), self._domain(facts.records)
-        automatic = self.bins == "auto"
-        scores = LabelledScores(self.score, label, *bounds, domain, private, self.levels, automatic)
+        bounds, automatic = self.bin_bounds(), self.bins == "auto"
+        values = self._values(facts)
+        scores = LabelledScores(
+            *(self.score, label, *bounds, values or self._domain(facts.records), private),
+            *(self.levels, values > 0, automatic),
+        )
         public = () if private else (self.label,)
         # A report contains a public label as it is.
         told = "" if private else "the label of every record"
         return Randomized(scores, FromReports(2), public, told)
 
+    def _values(self, facts: Facts) -> int:
+        """Among how many scores a record responds; 0 if it is asked about a tree of scores, because
+        the user says so or because that is predicted to err less."""
+        epsilon, private = facts.record_epsilon, self.labels == "private"
+        if epsilon is None or self.randomizer == "hadamard" or self.levels != "auto":
+            return 0
+        choices = VALUES if self.bins == "auto" else [int(self.bins)]
+        if max(choices) > VALUES[-1]:
+            if self.randomizer == "response":
+                raise LocalError(f"auc by randomized response takes at most {VALUES[-1]} --bins")
+            return 0
+        values, error = best_values(epsilon, facts.records, choices, private)
+        if self.randomizer == "response":
+            return values or choices[0]
+        domain = self._domain(facts.records)
+        tree = predicted_of_tree(epsilon, facts.records, domain, private, self.levels)
+        return values if error < tree else 0
+
     def _domain(self, records: int) -> int:
-        """`auto` is about √n scores, 16 to 4096: the error grows with the number of levels, and
-        less is lost to ties than to noise."""
+        """Of a tree: `auto` is about √n scores, 16 to 4096, as the error grows with the number of
+        levels, and less is lost to ties than to noise."""
         if self.bins == "auto":
             return 1 << min(12, max(4, round(math.log2(records) / 2)))
         return int(self.bins)

@@ -160,6 +160,11 @@ class Parametrized(metaclass=_TakesFormerNames):
         """The first line of its documentation."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
+    def with_names(self, known: Mapping[str, str]) -> Self:
+        """With the names in columns that a schema or a data set publishes, as A,B,C, where it needs
+        some and tells none."""
+        return self
+
     def parameters(self) -> dict[str, Parameter]:
         """The parameters in canonical form: a real number is a float, whether it was written 1 or
         1.0."""

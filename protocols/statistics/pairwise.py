@@ -24,7 +24,6 @@ from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.local.pairs import FIXED_POINT, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import PlainSum, Plan
 from tallyroom.protocols.plans.facts import Facts
@@ -40,6 +39,7 @@ from tallyroom.protocols.plans.local_pairs import (
 )
 from tallyroom.protocols.plans.pairs import KernelColumn, PairSample, PairwiseMean, kernel_rows
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import Bounded, format_range, parse_ranges
 from tallyroom.protocols.statistics.contract import Bounds, Piloted
 from tallyroom.protocols.statistics.estimates import Estimate

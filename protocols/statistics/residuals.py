@@ -17,7 +17,6 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import (
     Curated,
     CuratorMechanism,
@@ -54,6 +53,7 @@ from tallyroom.protocols.privacy.prirp import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import MAX_COLUMNS
 from tallyroom.protocols.statistics.choices import UNSURE
 from tallyroom.protocols.statistics.contract import Bounds, Statistic

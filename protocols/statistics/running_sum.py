@@ -9,7 +9,6 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import FixedPoint, Vector
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum
 from tallyroom.protocols.plans.encodings import clipped
 from tallyroom.protocols.plans.facts import Facts
@@ -25,6 +24,7 @@ from tallyroom.protocols.privacy.sums_over_time import (
     sums_strategy,
 )
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate

@@ -18,7 +18,6 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.contract import NoisySum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.groups import Groups, UpToByGroup
@@ -26,6 +25,7 @@ from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.class_curves import ClassCurves, Smoothing
 from tallyroom.protocols.privacy.group_curves import GroupCurves
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import Bounded, finite_column
 from tallyroom.protocols.statistics.contract import OfGroups
 from tallyroom.protocols.statistics.drawing import Style

@@ -107,12 +107,6 @@ class WhitenedStep(ReadsDerivatives):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        d = len(self.x)
-        if (len(self.centre), len(self.whitening), len(self.at)) != (d, d * d, d + 1):
-            raise LocalError(
-                f"{d} columns have a centre of {d} numbers, {d * d} numbers that whiten them and "
-                f"{d + 1} coefficients"
-            )
         public = (*self.centre, *self.whitening, *self.at)
         if not all(abs(each) <= MAX_COEFFICIENT for each in public):
             raise LocalError(
@@ -126,6 +120,12 @@ class WhitenedStep(ReadsDerivatives):
             tuple(float(each) for each in numbers)
             for numbers in (self.at, self.centre, self.whitening)
         )
+        d = len(self.design)
+        if (len(centre), len(whitening), len(at)) != (d, d * d, d + 1):
+            raise LocalError(
+                f"{d} columns have a centre of {d} numbers, {d * d} numbers that whiten them and "
+                f"{d + 1} coefficients"
+            )
         return WhitenedDerivatives(
             self.scaled, self.label, self.positive_label, at, centre, whitening
         )

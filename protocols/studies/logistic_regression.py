@@ -12,18 +12,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.by_objective import CERTAIN
-from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.coefficients import Coefficients, normal_p_values
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Table
@@ -33,6 +34,7 @@ from tallyroom.protocols.statistics.logistic_moments import LogisticMoments
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import MAX_COEFFICIENT, STEPS, LogisticStep
 from tallyroom.protocols.statistics.option import RELATIONS, option, role
+from tallyroom.protocols.statistics.terms import FORMULA, take_formula
 from tallyroom.protocols.statistics.whitened_step import Reach, WhitenedStep
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -72,7 +74,9 @@ FAR_RECORDS = (
 class LogisticRegression(Study):
     """Coefficients of a logistic model of a label on the columns x."""
 
-    x: tuple[str, ...] = role(("x",), "A column that predicts; repeat it for more.")
+    x: tuple[str, ...] = role(
+        ("x",), "A column that predicts, C(COLUMN) for names; repeat it for more."
+    )
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
     ranges: tuple[str, ...] = option(
@@ -93,6 +97,8 @@ class LogisticRegression(Study):
         0.0, "Least penalty on squared coefficients, per record; for --method objective."
     )
 
+    formula: str = option("", FORMULA)
+
     name: ClassVar[str] = "logistic-regression"
     topic: ClassVar[str] = RELATIONS
     style: ClassVar[Style] = Style("marks", "coefficient", "")
@@ -103,8 +109,8 @@ class LogisticRegression(Study):
         look_up("method", self.method, dict.fromkeys(METHODS))
         if self.penalty and self.method != "objective":
             raise LocalError("--penalty applies only to --method objective")
+        take_formula(self, "label")
         self._objective()
-        self._step(np.zeros(len(self.x) + 1))
 
     def asked_of(self, offers: Offers) -> "Study | Statistic":
         """Objective perturbation takes one question, so it is asked as a statistic."""
@@ -123,12 +129,22 @@ class LogisticRegression(Study):
         return LogisticStep(self.ranges, self.x, self.label, self.positive, tuple(at.tolist()))
 
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
-        bounded = self._step(np.zeros(len(self.x) + 1)).with_bounds(published)
-        return dataclasses.replace(self, ranges=bounded.ranges)
+        return dataclasses.replace(self, ranges=self._objective().with_bounds(published).ranges)
+
+    def with_names(self, known: Mapping[str, str]) -> Self:
+        return dataclasses.replace(self, x=self._objective().with_names(known).x)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.label)
+        return self._objective().columns
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        return self._objective().named_columns
+
+    @cached_property
+    def _terms(self) -> list[str]:
+        return self._objective().terms
 
     def shares(self) -> tuple[Fraction, ...]:
         if self.method == "whitened":
@@ -142,10 +158,10 @@ class LogisticRegression(Study):
         return (left / steps,) * steps
 
     def may_ask(self) -> tuple[Ask, ...]:
-        plain = Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[-1])
+        plain = Ask(self._step(np.zeros(len(self._terms))), self.shares()[-1])
         if self.method != "whitened":
             return (plain,)
-        d = len(self.x)
+        d = len(self._terms) - 1
         start = GaussianStart(np.zeros(d), np.eye(d), np.zeros(d + 1))
         share = self._shares_of_steps(WHITENED_STEPS)[0]
         whitened = Ask(self._whitened_step(start, start.at), share)
@@ -170,7 +186,7 @@ class LogisticRegression(Study):
         return clipped_records(self._objective(), holdings)
 
     def steps(self) -> Steps:
-        zero = np.zeros(len(self.x) + 1)
+        zero = np.zeros(len(self._terms))
         if self.method == "newton":
             return (yield from self._newton(zero, self.shares()))
         moments = yield Ask(self._moments(), MOMENTS_SHARE)
@@ -207,9 +223,9 @@ class LogisticRegression(Study):
             notes.append(_hidden(weak))
         elif unsettled:
             notes.append(UNSETTLED)
-        estimate = self._told(to_raw, theta, inverse, weak)
         known = not (weak or unsettled)
         deviations = np.sqrt(np.diag(to_raw @ drawn @ to_raw.T))
+        estimate = self._told(to_raw, theta, inverse, weak, deviations if known else None)
         return Finding(estimate, tuple(notes), deviations if known else None)
 
     def _newton(self, beta: Column, shares: tuple[Fraction, ...]) -> Steps:
@@ -236,24 +252,29 @@ class LogisticRegression(Study):
         if weak:
             notes.append(_hidden(weak) if noise else UNTOLD)
         to_raw = self._to_raw()
-        estimate = self._told(to_raw, beta, inverse, weak)
         deviations = noise * np.sqrt(np.diag(to_raw @ inverse @ inverse @ to_raw.T))
         known = not (weak or farther or unsettled)
+        estimate = self._told(to_raw, beta, inverse, weak, deviations if known else None)
         return Finding(estimate, tuple(notes), deviations if known else None)
 
-    def _told(self, to_raw: Matrix, fitted: Column, inverse: Matrix, weak: int) -> Coefficients:
+    def _told(
+        self, to_raw: Matrix, fitted: Column, inverse: Matrix, weak: int, noise: Column | None
+    ) -> Coefficients:
+        """`noise` are the deviations of the noise, None where nobody knows them."""
         errors = np.sqrt(np.diag(to_raw @ inverse @ to_raw.T))
+        values = to_raw @ fitted
         return Coefficients(
             self.label,
-            ["intercept", *self.x],
-            (to_raw @ fitted).tolist(),
+            self._terms,
+            values.tolist(),
             [math.nan] * len(errors) if weak else errors.tolist(),
             weak=weak,
+            p_values=[] if noise is None else normal_p_values(values, np.hypot(errors, noise)),
         )
 
     def _to_raw(self) -> Matrix:
         """Maps coefficients of scaled columns to those of unscaled columns."""
-        middle, half = self._step(np.zeros(len(self.x) + 1)).scaling
+        middle, half = self._objective().scaling
         found = np.diag(np.append(1.0, 1 / half))
         found[0, 1:] = -middle / half
         return found
@@ -262,7 +283,7 @@ class LogisticRegression(Study):
         """The coefficients by Newton's method on the raw columns, to the last digit; None if it
         does not converge, as for separable classes."""
         labels = positives_of(holdings.column(self.label), self.label, self.positive)
-        raw = np.stack([holdings.column(name) for name in self.x], axis=1)
+        raw = np.stack(list(self._objective().raw(holdings).values()), axis=1)
         middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)
         design = np.column_stack([np.ones(holdings.rows), (raw - middle) / half])
         beta = np.zeros(design.shape[1])
@@ -279,8 +300,14 @@ class LogisticRegression(Study):
         to_raw = np.diag(np.append(1.0, 1 / half))
         to_raw[0, 1:] = -middle / half
         covariance = to_raw @ np.linalg.inv(curvature) @ to_raw.T
-        errors = np.sqrt(np.diag(covariance)).tolist()
-        return Coefficients(self.label, ["intercept", *self.x], (to_raw @ beta).tolist(), errors)
+        errors, values = np.sqrt(np.diag(covariance)), to_raw @ beta
+        return Coefficients(
+            self.label,
+            self._terms,
+            values.tolist(),
+            errors.tolist(),
+            p_values=normal_p_values(values, errors),
+        )
 
 
 def _cells(answer: Answer) -> Matrix:

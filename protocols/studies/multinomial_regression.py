@@ -14,9 +14,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.attributes import Attribute, outside_of, parse_schema
 from tallyroom.protocols.statistics.class_model import (
     ClassModel,

@@ -30,9 +30,9 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.areas import Area
 from tallyroom.protocols.statistics.bounded import (
     check_bounds,

@@ -11,13 +11,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
 from tallyroom.protocols.privacy.thresholded import MAX_SPACE
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style

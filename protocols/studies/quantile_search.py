@@ -13,10 +13,10 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.cumulative import SPACINGS, at_quantiles
 from tallyroom.protocols.statistics.drawing import Style

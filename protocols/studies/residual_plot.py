@@ -10,11 +10,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.bounded import clipped_records, parse_ranges
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds
@@ -103,8 +103,8 @@ class ResidualPlot(Study):
             raise LocalError("--fitted-reach and --residual-reach go together")
         if self.coefficients and self.ranges:
             raise LocalError("--range is for a fit: leave it out where coefficients are given")
-        if not self.coefficients:
-            self._fit()
+        if not self.coefficients and self._fit().numbers != self.x:
+            raise LocalError("residual-plot takes columns of numbers only, and no products")
         self._reach(self._stand_in)
         self._cells(self._stand_in, self._given or STAND_IN)
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics.class_counts import shares_of, true_auc
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of

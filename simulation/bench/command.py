@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tallyroom.fss import native
 from tallyroom.protocols.errors import TallyError
-from tallyroom.protocols.names import look_up
+from tallyroom.protocols.registry import look_up
 from tallyroom.simulation.bench.peers.adapters import BY_KEY
 from tallyroom.simulation.bench.ratios import compared, missing, write_page
 from tallyroom.simulation.bench.row import Row

@@ -21,9 +21,9 @@ from typer.exceptions import TyperException
 from tallyroom.protocols import registry
 from tallyroom.protocols.categories import format_categories, parse_categories
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.plans.groups import Division
 from tallyroom.protocols.predicates import canonical, parse_condition
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics import Statistic, statistic_named, statistics
 from tallyroom.protocols.statistics.bounded import Clipped
 from tallyroom.protocols.statistics.contract import Piloted

@@ -11,8 +11,8 @@ import typer
 
 from tallyroom.fss import native
 from tallyroom.parties.data import BUNDLED, load
-from tallyroom.protocols.names import look_up
 from tallyroom.protocols.privacy.noise_law import noise_laws
+from tallyroom.protocols.registry import look_up
 from tallyroom.protocols.statistics import offered
 from tallyroom.protocols.statistics.option import TOPICS
 from tallyroom.protocols.studies import studies

@@ -254,6 +254,7 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
         published = dataset.schema if dataset and not schema else schema
         given["attributes"] = merged(published, given.get("attributes", ()))
     built: Statistic | Study = chosen.kind.from_parameters(columns | given)
+    built = built.with_names(names_of(schema))
     if schema and isinstance(built, Clipped | Study):
         return built.with_bounds(bounds_of(schema))
     return built

@@ -1,8 +1,7 @@
 """Every figure that can be reproduced, by name: the bundled ones, and those of other packages."""
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.names import look_up
-from tallyroom.protocols.registry import FIGURES, named, registered
+from tallyroom.protocols.registry import FIGURES, look_up, named, registered
 from tallyroom.simulation.reproduce import (
     ecdf_error,
     s0_calibration,

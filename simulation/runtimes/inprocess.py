@@ -256,6 +256,7 @@ class ParticipantLoop(InMemory[Participant]):
 class InProcess(LoopRuntime[Participant]):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
+    honest_block: ClassVar[type[PartyBlock]] = PartyBlock
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
@@ -269,7 +270,7 @@ class InProcess(LoopRuntime[Participant]):
     def start(self) -> None:
         layout = self.layout
         parties = Randomness.for_role(layout.seed, "parties")
-        block: Callable[..., PartyBlock] = PartyBlock
+        block: Callable[..., PartyBlock] = self.honest_block
         if layout.misbehaviour != HONEST:
             block = partial(ScriptedBlock, misbehaviour=layout.misbehaviour)
         self._blocks = []

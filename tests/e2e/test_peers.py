@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from tallyroom.parties.block import PartyBlock
 from tallyroom.parties.data import Dataset
 from tallyroom.parties.process import PartyConfig
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -16,7 +17,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.meter import SEALING_BYTES
 from tallyroom.simulation import Federation
-from tallyroom.simulation.misbehaviour import Misbehaviour, ScriptedBlock
+from tallyroom.simulation.misbehaviour import Misbehaviour
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Runtime
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.processes import Processes
@@ -40,7 +41,7 @@ def quiet(_: Progress) -> None:
 
 
 class PlayingHere(InProcess):
-    block: ClassVar[type[ScriptedBlock]] = PlayingBlock
+    honest_block: ClassVar[type[PartyBlock]] = PlayingBlock
 
 
 class PlayingProcesses(Processes):
@@ -100,7 +101,7 @@ def test_who_waits_for_a_dead_peer_gives_up_at_the_deadline(peer: str) -> None:
 
 def test_silent_parties_are_waited_for_in_vain() -> None:
     class Hasty(InProcess):
-        block: ClassVar[type[ScriptedBlock]] = HastyBlock
+        honest_block: ClassVar[type[PartyBlock]] = HastyBlock
 
     plan = replace(a_layout("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
     opened = ask(Hasty(plan), replace(QUESTION, min_parties=5))

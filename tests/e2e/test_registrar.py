@@ -103,7 +103,7 @@ def test_parties_enrol_elsewhere_take_part_and_are_revoked_there(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     listed = tally("enrol", "list", str(fed)).stdout
-    assert listed == "party-0  revoked\nparty-1  enrolled\n"
+    assert listed == "party-0  revoked\nparty-1  enrolled\nanalyst  enrolled  cap none\n"
 
 
 @pytest.mark.parametrize(

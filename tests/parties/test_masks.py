@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.aggregation.exchange import Exchange
-from tallyroom.protocols.fingerprints import bound_to_data, bound_to_rows, fingerprints
 from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
 from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.records import Holdings, bound_to_data, bound_to_rows, fingerprints
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Gini

@@ -20,7 +20,7 @@ from tallyroom.protocols.garbling.ot_extension import CHECK_BYTES
 from tallyroom.protocols.garbling.session import Garbler
 from tallyroom.protocols.identity.sealing import SealingKey
 from tallyroom.protocols.pairwise.roles.link_batch import REPLY
-from tallyroom.protocols.pairwise.roles.link_messages import link_message
+from tallyroom.protocols.pairwise.roles.party import link_message
 from tallyroom.protocols.pairwise.sampling.pair_assignment import ENTRY
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query

@@ -124,15 +124,14 @@ def test_many_thresholds_are_told_best_under_gaussian_noise(tally_here: Tally) -
     gaussian = document(tally_here, *words, "--noise-law", "gaussian", "--delta", 1e-6)
     laplace = document(tally_here, *words)
     assert "square-root" in gaussian["privacy"]["mechanism"]
-    assert "hierarchy" in laplace["privacy"]["mechanism"]
+    assert "splines" in laplace["privacy"]["mechanism"]
 
     def width(found: dict[str, Any]) -> float:
         return float(np.subtract(found["interval"]["high"], found["interval"]["low"]).mean())
 
     assert width(gaussian) < 0.9 * width(laplace)
-    refused = tally_here(
-        "run", *words[:-1], "2", "--noise-law", "gaussian", "--delta", 1e-6, "--noise", "curator"
-    )
+    square_root = ("--strategy", "square-root", "--noise-law", "gaussian", "--delta", 1e-6)
+    refused = tally_here("run", *words[:-1], "2", *square_root)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "leave --smooth out" in refused.stderr
 

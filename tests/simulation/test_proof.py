@@ -138,20 +138,21 @@ def test_so_is_one_that_was_granted_other_rho() -> None:
 def test_so_is_the_answer_to_a_statistic_with_another_parameter(
     opened: Opened, parameter: str
 ) -> None:
-    other: dict[str, Any] = {
-        "value": "x",
-        "lower": -1.0,
-        "upper": 2.0,
-        "bins": 2,
-        "nonnegative": True,
-        "categories": "a,b",
-        "randomizer": "unary",
+    other: dict[str, dict[str, Any]] = {
+        "value": {"value": "x"},
+        "lower": {"lower": -1.0},
+        "upper": {"upper": 2.0},
+        "weights": {"weights": "x", "weight_upper": 1.0},
+        "weight_upper": {"weights": "x", "weight_upper": 2.0},
+        "bins": {"bins": 2},
+        "categories": {"categories": "a,b"},
+        "randomizer": {"randomizer": "unary"},
     }
     if parameter == "nonnegative":  # it is how the release is read
         read = Histogram(lower=0.0, upper=1.0, bins=3, nonnegative=True)
         opened.prove(replace(QUESTION, statistic=read))
         return
-    statistic = replace(QUESTION.statistic, **{parameter: other[parameter]})
+    statistic = replace(QUESTION.statistic, **other[parameter])
     with pytest.raises(RunFailed, match="its statistic is not as asked"):
         opened.prove(replace(QUESTION, statistic=statistic))
 

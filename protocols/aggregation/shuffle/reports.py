@@ -91,6 +91,11 @@ def _randomizer(
 ) -> LocalRandomizer | None:
     if measurement is None:
         return None
+    if not measurement.alike:
+        raise LocalError(
+            "shuffling hides a record among those of its own label only: leave --labels public "
+            "out, or ask --aggregator local"
+        )
     return measurement.randomizer(lambda values: local_epsilon(each, delta, reports, values))
 
 

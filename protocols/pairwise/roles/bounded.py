@@ -31,7 +31,6 @@ from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Bulk, R
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.rosters import members_of
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.fingerprints import bound_to_rows
 from tallyroom.protocols.garbling.links import Mask
 from tallyroom.protocols.joint.computation import Program
 from tallyroom.protocols.joint.conversion import convert
@@ -47,7 +46,7 @@ from tallyroom.protocols.pairwise.sampling.schedule import Schedule, pairs_of
 from tallyroom.protocols.plans.pairs import COUNT_BYTES, PairwiseMean
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.records import Holdings, bound_to_rows
 from tallyroom.protocols.wire.machine import Continue, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import Message
 

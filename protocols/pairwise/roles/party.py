@@ -23,7 +23,6 @@ from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.fingerprints import bound_to_rows
 from tallyroom.protocols.garbling.links import Links, UnfitAnswerError
 from tallyroom.protocols.pairwise.roles.link_batch import (
     OPENING,
@@ -33,7 +32,6 @@ from tallyroom.protocols.pairwise.roles.link_batch import (
     GarblerBatch,
     LinkTask,
 )
-from tallyroom.protocols.pairwise.roles.link_messages import ASKED, end_of, link_message
 from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     Entries,
     garblers_of,
@@ -44,11 +42,41 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import (
 from tallyroom.protocols.pairwise.sampling.schedule import Schedule, pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.records import Holdings, bound_to_rows
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 Bytes = NDArray[np.uint8]
+
+ASKED = 1
+"""The round of the question. A link's steps follow in rounds of their own, whichever link is
+ahead: the bill does not depend on chance."""
+
+
+def link_message(
+    run: bytes, links: Links, step: int, rows: Bytes, evaluator: bool = True, turn: int = 0
+) -> Message:
+    """From our end of these links to the other, about their task of that number."""
+    garblers = (links >> np.uint64(32)).astype(np.uint32)
+    evaluators = (links & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    senders, receivers = (evaluators, garblers) if evaluator else (garblers, evaluators)
+    tagged = np.empty((len(links), 1 + rows.shape[1]), dtype=np.uint8)
+    tagged[:, 0], tagged[:, 1:] = step, rows
+    return Message(
+        run,
+        Phase.PAIR,
+        Role.PARTY,
+        Role.PARTY,
+        senders,
+        receivers,
+        tagged,
+        ASKED + step + 2 * turn,
+    )
+
+
+def end_of(number: int, evaluator: bool) -> int:
+    """One of the two ends of a link: both may be in one block."""
+    return number << 1 | evaluator
 
 
 MOST_LINKS = 128

@@ -93,7 +93,7 @@ def test_what_is_released_is_what_was_measured_and_the_parties_noise(
 @pytest.mark.parametrize(("spec", "servers"), [("additive", 2), ("shamir", 3)])
 def test_half_of_the_parties_add_the_full_noise_to_every_count(spec: str, servers: int) -> None:
     """n = 4368 counts of a hierarchy, of which two parties of four draw the noise."""
-    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=4096)
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=4096, strategy="hierarchy")
     query = a_curve_query(spec, servers, statistic, 4, 8)
     half = some(4, 8).without(frozenset({1, 3}))
     assert half is not None

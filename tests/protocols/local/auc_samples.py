@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tallyroom.protocols.local.auc import TreeResponse
+from tallyroom.protocols.local.contract import LocalRandomizer
 from tallyroom.protocols.randomness import Randomness
 
 Codes = NDArray[np.int64]
@@ -25,7 +25,7 @@ def plain_auc(codes: Codes) -> float:
     return float(found) / (len(positive) * len(negative))
 
 
-def estimates(randomizer: TreeResponse, codes: Codes, runs: int) -> NDArray[np.float64]:
+def estimates(randomizer: LocalRandomizer, codes: Codes, runs: int) -> NDArray[np.float64]:
     source = Randomness(bytes(16))
     found = []
     for _ in range(runs):

@@ -45,7 +45,7 @@ def test_what_is_granted_in_epsilon_is_charged_so_and_known_in_rho() -> None:
 
 def test_laplace_noise_of_a_curve_costs_less_rho_than_its_epsilon_would() -> None:
     """Six counts move by one each, under noise of scale 6/ε: 6·(ε/6)²/2, not ε²/2."""
-    curve = Ecdf(lower=0.0, upper=1.0, thresholds=1024)
+    curve = Ecdf(lower=0.0, upper=1.0, thresholds=1024, strategy="hierarchy")
     query = a_query(statistic=curve, epsilon=Fraction(1, 10), parties=100)
     assert query.sensitivity.l1 == query.sensitivity.squared_l2 == 6
     assert query.concentrated == PrivacyLoss.concentrated(Fraction(1, 1200))

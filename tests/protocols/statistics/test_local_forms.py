@@ -11,6 +11,8 @@ from scipy import stats
 
 from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.aggregation.local.reports import randomizer_of
+from tallyroom.protocols.aggregation.shuffle.reports import local_budget
+from tallyroom.protocols.aggregation.shuffle.reports import randomizer_of as reports_in_shuffle
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local.pairs import PairResponse
 from tallyroom.protocols.offers import Offer
@@ -72,7 +74,7 @@ def test_without_noise_it_is_the_statistic_of_quantized_records() -> None:
 
 def test_auc_without_noise_is_that_of_scores_cut_into_cells() -> None:
     data = holdings()
-    statistic = Auc(lower=0.0, upper=1.0, bins="100")
+    statistic = Auc(lower=0.0, upper=1.0, bins="100", randomizer="hadamard")
     cells = np.minimum(np.floor(data.column("score") * 100), 99)
     positive, negative = (cells[data.column("label") == label] for label in (1, 0))
     wins = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
@@ -146,6 +148,7 @@ def test_other_bins_are_another_release() -> None:
             {"positive": 2.0},
             {"labels": "public"},
             {"levels": "all"},
+            {"randomizer": "hadamard"},
         ],
     }
     for kind, changes in kinds.items():
@@ -165,7 +168,8 @@ def test_ways_of_the_local_model_have_no_names() -> None:
         (lambda: replace(quantized(Gini(**UNIT)), bins=1), "all records are alike"),
         (lambda: quantized(Gini(**UNIT, bins="1025")), "2 to 1024 cells"),
         (lambda: quantized(KendallTau(**UNIT, bins="33")), "1089 cells"),
-        (lambda: labelled(Auc(**UNIT, randomizer="unary")), "Hadamard response"),
+        (lambda: labelled(Auc(**UNIT, randomizer="unary")), "response or by Hadamard response"),
+        (lambda: labelled(Auc(**UNIT, bins="1025", randomizer="response")), "at most 1024"),
         (lambda: labelled(Auc(bins=str((1 << 24) + 1))), "from 2 to 16777216"),
         (lambda: Gini(bins="1"), "bins is a number"),
         (lambda: Gini(bins="many"), "bins is a number"),
@@ -182,23 +186,28 @@ def test_bad_input_is_one_line(build: Any, reason: str) -> None:
         build()
 
 
-@pytest.mark.parametrize("aggregator", ["local", "shuffle"])
 @pytest.mark.parametrize(
-    ("statistic", "allowed"),
+    ("aggregator", "statistic", "allowed"),
     [
-        (Gini(value="score"), 0.1),
-        (Gini(value="score", rounding="randomized"), 0.1),
-        (Auc(), 0.35),
-        (Auc(labels="public"), 0.2),
+        ("local", Gini(value="score"), 0.1),
+        ("shuffle", Gini(value="score"), 0.1),
+        ("local", Gini(value="score", rounding="randomized"), 0.1),
+        ("shuffle", Gini(value="score", rounding="randomized"), 0.1),
+        ("local", Auc(), 0.1),
+        ("shuffle", Auc(), 0.1),
+        ("local", Auc(labels="public"), 0.1),
+        ("local", Auc(randomizer="hadamard"), 0.35),
+        ("shuffle", Auc(randomizer="hadamard"), 0.35),
+        ("local", Auc(labels="public", levels="one"), 0.2),
     ],
-    ids=["gini", "randomized", "auc", "public"],
 )
 def test_a_run_estimates_it_under_its_own_name(
     aggregator: str, statistic: Pairs, allowed: float
 ) -> None:
     """Seeded: the same estimate every time. The data set publishes the bounds. 4000 records tell
-    an AUC to a deviation of 0.13, or of 0.07 with public labels: somewhat less than three of them
-    are allowed, and how it errs on average is tested with the randomizers."""
+    an AUC to a deviation of 0.02 by randomized response; by hierarchical histograms to one of 0.13,
+    or of 0.07 with public labels: at most five of them are allowed, and how it errs on average is
+    tested with the randomizers."""
     data = "synthetic:scores?n=4000"
     with Federation(200, aggregator=aggregator, data=data, seed=3) as federation:
         result = federation.run(statistic, 4, delta=1e-6)
@@ -209,6 +218,32 @@ def test_a_run_estimates_it_under_its_own_name(
     assert np.isfinite(result.deviations).all()
     assert result.error["max"] < 6 * result.deviations.max()
     json.dumps(result.as_json(), allow_nan=False)
+
+
+def test_shuffling_hides_no_record_among_those_of_another_label() -> None:
+    """Of a class of one record the report is in plain view, and the budget of a report among all
+    others would be several times what was asked for."""
+    query = a_query(Auc(**UNIT, labels="public"), aggregator="shuffle", delta=1e-6)
+    query = replace(query, records=100_000, parties=100_000, min_parties=100_000)
+    assert local_budget(query, None) > 5 * Fraction(1)
+    with pytest.raises(LocalError, match="among those of its own label only"):
+        reports_in_shuffle(query)
+    assert reports_in_shuffle(replace(query, statistic=Auc(**UNIT))) is not None
+
+
+def test_the_protocol_of_auc_is_the_one_that_errs_less_by_public_facts() -> None:
+    def values(records: int, epsilon: int, **options: Any) -> tuple[bool, int]:
+        form = labelled(Auc(**UNIT, **options), locally(records, Fraction(epsilon)))
+        return form.by_response, form.domain
+
+    assert values(2_000, 1) == (True, 8)
+    assert values(200_000, 4, labels="public") == (True, 32)
+    assert values(20_000, 1, bins="22") == (True, 22)
+    assert values(20_000, 1, bins="1024") == (False, 1024)
+    assert values(20_000, 1, bins="1024", randomizer="response") == (True, 1024)
+    assert values(20_000, 1, bins="4096") == (False, 4096)
+    assert values(20_000, 1, randomizer="hadamard") == (False, 128)
+    assert values(20_000, 1, levels="one") == (False, 128)
 
 
 def test_public_labels_are_said_to_be_public() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.statistics import statistics
+from tallyroom.protocols.statistics.choices import Mode
 from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini, Pairwise
@@ -40,7 +41,9 @@ def test_options_are_the_fields_that_say_so() -> None:
 
 def test_what_the_coordinator_fills_in_is_no_option() -> None:
     bounds = ["--value", "--lower", "--upper"]
-    assert flags(Histogram) == [*bounds, "--bins", "--nonnegative", "--categories", "--randomizer"]
+    of_bins = ["--bins", "--nonnegative", "--categories", "--randomizer"]
+    assert flags(Histogram) == [*bounds, "--weights", "--weight-upper", *of_bins]
+    assert flags(Mode) == [*bounds, *of_bins]
     local = ["--bins", "--rounding", "--randomizer"]
     assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", "--outputs", *local]
     assert "--kernel" in flags(Pairwise)
@@ -76,8 +79,16 @@ RENAMED = [
 
 def test_the_strategy_of_a_curve_was_called_mechanism() -> None:
     assert {kind.name for kind in RENAMED} == {
-        *("auc", "average-precision", "cumulative-histogram", "ecdf", "ecdf-points"),
-        *("hosmer-lemeshow", "pr-curve", "quantile", "quantile-search", "roc", "roc-medians"),
+        *("auc", "average-precision", "classifier-table", "cumulative-histogram", "ecdf"),
+        *(
+            "ecdf-points",
+            "hosmer-lemeshow",
+            "pr-curve",
+            "quantile",
+            "quantile-search",
+            "roc",
+            "roc-medians",
+        ),
     }
 
 
