@@ -4,7 +4,7 @@ measured many times over; nothing here is private."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -106,6 +106,8 @@ class InTheClear:
 
     federation: Federation
     how: Mapping[str, Any]
+    _sums: dict[tuple[object, ...], tuple[Query, Vector, int]] = field(default_factory=dict)
+    """Of questions that were put before, what noise is added to."""
 
     def answer(
         self, question: Statistic | Study, epsilon: Fraction, seed: int
@@ -142,8 +144,14 @@ class InTheClear:
         randomness: Randomness,
         spec: str | None = None,
     ) -> Answer | None:
+        key = repr(statistic), epsilon, spec
+        if key in self._sums:
+            query, exact, records = self._sums[key]
+            return query.statistic.read(release_of(query, exact, records, randomness))
         query = self.federation.query(statistic, epsilon, **self.how, spec=spec)
         if not drawable(query):
             return None
         exact, records = exact_sum(query, self.federation.holdings, seed)
+        if not isinstance(query.plan, PairwiseMean):  # whose pairs are drawn anew
+            self._sums[key] = query, exact, records
         return query.statistic.read(release_of(query, exact, records, randomness))

@@ -75,9 +75,12 @@ OUTSIDE = (
     "more records are outside the bounds that were found than noise accounts for, and clipping "
     "them moves the answer: use a larger --epsilon or --bounds-share, or give --lower and --upper"
 )
+MOST_HIDDEN = 0.01
+"""The share of records that noise may hide outside the bounds of an answer with an interval."""
 HIDDEN = (
     "noise may hide {} of {} records outside the bounds that were found, and nothing limits what "
-    "clipping them does to the answer: for an interval give --lower and --upper"
+    "clipping them does to the answer: use a larger --epsilon or --bounds-share, or give --lower "
+    "and --upper"
 )
 BY_SERVERS = (
     "servers chose the bounds, which does not tell how many records are outside: for an interval "
@@ -159,8 +162,10 @@ class PrivateBounds(Study):
             return BY_SERVERS
         if not told:
             return ""
-        hiding = max(told, key=lambda each: each.most)
-        return HIDDEN.format(f"{hiding.most:.0f}", hiding.records) if hiding.most >= 1 else ""
+        hiding = max(told, key=lambda each: each.noise)
+        if hiding.noise <= MOST_HIDDEN * hiding.records:
+            return ""
+        return HIDDEN.format(f"{min(hiding.noise, hiding.records):.0f}", hiding.records)
 
     def _finder(self, column: str) -> Statistic:
         by_sparse_vector = self.method == "sparse-vector"

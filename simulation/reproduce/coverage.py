@@ -18,12 +18,20 @@ from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.plans.interval import NOISE
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.drawing import QUIET
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.in_the_clear import ClearAnswer, InTheClear
 from tallyroom.simulation.reproduce.contract import Figure, Outcome, Row, Scale, write_table
 from tallyroom.simulation.reproduce.coverage_questions import TRUTH_OF, columns_of, questions
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    panels,
+    save,
+)
 from tallyroom.simulation.statement import beside
 
 LEAST, SURELY = 0.93, 3.29
@@ -84,9 +92,9 @@ class Cell:
             "records": self.records,
             "epsilon": self.epsilon,
             "runs": self.runs,
-            "held": self.held,
-            "low": low,
-            "high": high,
+            "held": self.held if self.runs else "",
+            "held_low": low if self.runs else "",
+            "held_high": high if self.runs else "",
             "without": self.without.total(),
             "reason": self.reason,
         }
@@ -145,7 +153,7 @@ def judge(cells: Sequence[Cell]) -> dict[str, bool]:
             cell.is_surely_short for cell in told
         ),
         f"the mean over all questions is at least {LEAST:.0%}": bool(
-            np.mean([cell.held for cell in told]) >= LEAST
+            told and np.mean([cell.held for cell in told]) >= LEAST
         ),
         "every answer without an interval says why": all(
             cell.reason for cell in cells if not cell.runs
@@ -156,7 +164,7 @@ def judge(cells: Sequence[Cell]) -> dict[str, bool]:
 def run(folder: Path, scale: Scale) -> Outcome:
     sizes, cells = SIZES[scale], []
     for records in sizes.records:
-        columns = columns_of(records)
+        columns = columns_of(records, made_up=scale is Scale.SMALL)
         for name, (data, question) in questions().items():
             for epsilon in sizes.epsilons:
                 cells.append(measure(name, question, columns[data], epsilon, sizes.runs))
@@ -165,12 +173,34 @@ def run(folder: Path, scale: Scale) -> Outcome:
         for cell in cells
         if cell.is_surely_short
     ]
+    seldom = {"held surely too seldom": "; ".join(short) or "none"}
+    table = write_table(folder / "coverage.csv", [cell.row for cell in cells])
     return Outcome(
         judge(cells),
-        {"runs": sizes.runs, "cells": [dict(cell.row) for cell in cells]},
-        [write_table(folder / "coverage.csv", [cell.row for cell in cells])],
-        measured={"held surely too seldom": "; ".join(short) or "none"},
+        {"runs": sizes.runs, "cells": len(cells)},
+        [table, _draw(folder / "coverage.png", cells, sizes)],
+        measured=seldom if scale is Scale.PAPER else {},
     )
+
+
+def _draw(path: Path, cells: Sequence[Cell], sizes: Sizes) -> Path:
+    told = [cell for cell in cells if cell.runs]
+    names = list(dict.fromkeys(cell.question for cell in told))
+    title = f"How often intervals of 95 % hold the truth, {sizes.runs} runs"
+    panel_names = [f"n = {records:,}" for records in sizes.records]
+    canvas, axes = panels(title, panel_names, height=2 + 0.22 * len(names))
+    for each, records in zip(axes, sizes.records, strict=True):
+        for epsilon, colour, marker in zip(sizes.epsilons, COLOURS, MARKERS, strict=False):
+            own = [cell for cell in told if (cell.records, cell.epsilon) == (records, epsilon)]
+            places = [names.index(cell.question) for cell in own]
+            label = f"ε = {epsilon}"
+            each.plot([cell.held for cell in own], places, marker, color=colour, ms=4, label=label)
+        each.axvline(0.95, color=QUIET, lw=1, zorder=0)
+        each.set_xlabel("share of runs")
+        each.set_yticks(range(len(names)), names, fontsize=7.5)
+    axes[0].invert_yaxis()
+    legend_below(canvas, axes, len(sizes.epsilons))
+    return save(canvas, path)
 
 
 FIGURE = Figure(

@@ -5,6 +5,7 @@ income. Where more records are wanted than there are, all are taken, and others 
 missing, records are made up.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.protocols.studies.roc_medians import RocMedians
 from tallyroom.simulation.reproduce.classified import classified, data_folder
+from tallyroom.simulation.reproduce.classified import made_up as scores_made_up
 
 SEED, TIMES = 95, 64
 PEOPLE, SCORES, PATIENTS = "people", "scores", "patients"
@@ -61,11 +63,7 @@ NAMED: dict[str, Any] = {
     "down_names": "0,1",
     "across_names": "0,1",
 }
-COLUMNS = {
-    PEOPLE: ("age", "hours", "gain", "education", "sex", "rich"),
-    SCORES: ("score", "label"),
-    PATIENTS: ("days", "event", "treated"),
-}
+ADULT, ACTG = "adult.csv.gz", "actg175.csv.gz"
 
 
 def questions() -> Mapping[str, tuple[str, Statistic | Study]]:
@@ -75,6 +73,7 @@ def questions() -> Mapping[str, tuple[str, Statistic | Study]]:
         "mean, hours": Mean(**HOURS),
         "mean, gain": Mean(**GAIN),
         "mean by sex, hours": grouped(Mean(**HOURS), by=("sex",), groups={"sex": "0,1"}),
+        "mean, hours, private bounds": PrivateBounds(Mean(value="hours")),
         "mean, gain, private bounds": PrivateBounds(Mean(value="gain")),
         "proportion": Proportion(value="rich", names="1"),
         "histogram, hours": Histogram(**HOURS, bins=20),
@@ -127,74 +126,94 @@ def questions() -> Mapping[str, tuple[str, Statistic | Study]]:
     return {name: (data, asked) for data, part in parts.items() for name, asked in part.items()}
 
 
+NOT_NUMBERS = {
+    "mode": "tells a name",
+    "top-k": "tells names",
+    "first-above": "tells a name or a bin",
+}
+"""What has no interval since it is no number."""
+COUNTED_UNDER = {
+    "magnitudes": "histogram",
+    "ecdf-points": "ecdf",
+}
+"""Statistics whose interval is made as another's is, of counts: neither is measured apart."""
 TRUTH_OF: dict[str, Statistic] = {"roc-medians": Roc(**UNIT)}
 """Whose truth is told at the thresholds of any answer, for a question whose own truth is not."""
 
 
-def columns_of(records: int) -> dict[str, dict[str, Column]]:
+def columns_of(records: int, made_up: bool = False) -> dict[str, dict[str, Column]]:
     """So many records of each set, drawn without replacement as long as there are others."""
     generator = np.random.default_rng(SEED)
-    found = {}
-    for data, every in (
-        (PEOPLE, _people()),
-        (SCORES, _scores()),
-        (PATIENTS, _patients()),
-    ):
-        size = len(every[COLUMNS[data][0]])
-        places = np.concatenate([generator.permutation(size) for _ in range(-(-records // size))])[
-            :records
-        ]
-        found[data] = {name: column[places] for name, column in every.items()}
+    every = {
+        PEOPLE: _people(made_up or not _has(ADULT)),
+        SCORES: _scores(made_up),
+        PATIENTS: _patients(made_up or not _has(ACTG)),
+    }
+    found: dict[str, dict[str, Column]] = {}
+    for data, columns in every.items():
+        size = len(next(iter(columns.values())))
+        shuffles = [generator.permutation(size) for _ in range(math.ceil(records / size))]
+        places = np.concatenate(shuffles)[:records]
+        found[data] = {name: column[places] for name, column in columns.items()}
     found[PEOPLE]["time"] = np.arange(records) % TIMES + 1.0
     return found
 
 
-def _read(file: str, numbers: Mapping[str, str]) -> tuple[dict[str, Column], dict[str, list[str]]]:
-    """Columns of numbers by our names for them, and all columns as they are written."""
-    table = read_table(data_folder() / file, delimiter=None)
-    texts = dict(zip(table.header, map(list, zip(*table.rows, strict=True)), strict=True))
+def _has(file: str) -> bool:
+    return (data_folder() / file).exists()
+
+
+def _people(made_up: bool) -> dict[str, Column]:
+    if made_up:
+        return _made_up_people(50_000)
+    texts = _texts(ADULT)
     return {
-        ours: np.array(texts[theirs], dtype=np.float64) for ours, theirs in numbers.items()
-    }, texts
+        "age": _numbers(texts["age"]),
+        "hours": _numbers(texts["hours_per_week"]),
+        "gain": _numbers(texts["capital_gain"]),
+        "education": _numbers(texts["education_num"]),
+        "sex": _numbers([each == "Female" for each in texts["sex"]]),
+        "rich": _numbers([each == ">50K" for each in texts["income"]]),
+    }
 
 
-def _people() -> dict[str, Column]:
-    if not (data_folder() / "adult.csv.gz").exists():
-        generator = np.random.default_rng(SEED)
-        age = np.rint(np.clip(generator.gamma(8, 5, 50_000), 17, 90))
-        hours = np.rint(np.clip(40 + 12 * generator.standard_t(3, 50_000), 1, 99))
-        gain = np.where(generator.random(50_000) < 0.9, 0, generator.lognormal(8.5, 1, 50_000))
-        sex = (generator.random(50_000) < 0.33).astype(np.float64)
-        rich = (age + hours + 20 * generator.normal(size=50_000) > 100).astype(np.float64)
-        education = np.rint(np.clip(generator.normal(10, 2.5, 50_000), 1, 16))
-        made = (age, hours, np.rint(np.minimum(gain, 99_999)), education, sex, rich)
-        return dict(zip(COLUMNS[PEOPLE], made, strict=True))
-    numbers, texts = _read(
-        "adult.csv.gz",
-        {
-            "age": "age",
-            "hours": "hours_per_week",
-            "gain": "capital_gain",
-            "education": "education_num",
-        },
-    )
-    numbers["sex"] = (np.array(texts["sex"]) == "Female").astype(np.float64)
-    numbers["rich"] = (np.array(texts["income"]) == ">50K").astype(np.float64)
-    return numbers
+def _made_up_people(count: int) -> dict[str, Column]:
+    generator = np.random.default_rng(SEED)
+    age: Column = np.rint(np.clip(generator.gamma(8, 5, count), 17, 90))
+    hours = np.rint(np.clip(40 + 12 * generator.standard_t(3, count), 1, 99))
+    gains = np.rint(np.minimum(generator.lognormal(8.5, 1, count), 99_999))
+    return {
+        "age": age,
+        "hours": hours,
+        "gain": np.where(generator.random(count) < 0.9, 0.0, gains),
+        "education": np.rint(np.clip(generator.normal(10, 2.5, count), 1, 16)),
+        "sex": _numbers(generator.random(count) < 0.33),
+        "rich": _numbers(age + hours + 20 * generator.normal(size=count) > 100),
+    }
 
 
-def _scores() -> dict[str, Column]:
-    found = classified("adult")
-    return {"score": found.score, "label": found.positive.astype(np.float64)}
+def _scores(made_up: bool) -> dict[str, Column]:
+    found = scores_made_up(20_000, 0.24, 1.9) if made_up else classified("adult")
+    return {"score": found.score, "label": _numbers(found.positive)}
 
 
-def _patients() -> dict[str, Column]:
-    if not (data_folder() / "actg175.csv.gz").exists():
-        generator = np.random.default_rng(SEED)
-        treated = (generator.random(2_000) < 0.75).astype(np.float64)
-        time = generator.exponential(1500 + 1000 * treated)
-        ended = np.minimum(time, generator.uniform(300, 1300, 2_000))
-        made = (np.ceil(ended), (time <= ended).astype(np.float64), treated)
-        return dict(zip(COLUMNS[PATIENTS], made, strict=True))
-    numbers, _ = _read("actg175.csv.gz", {"days": "days", "event": "cens", "treated": "treat"})
-    return numbers
+def _patients(made_up: bool) -> dict[str, Column]:
+    if not made_up:
+        texts = _texts(ACTG)
+        columns = {"days": "days", "event": "cens", "treated": "treat"}
+        return {ours: _numbers(texts[theirs]) for ours, theirs in columns.items()}
+    generator = np.random.default_rng(SEED)
+    treated = _numbers(generator.random(2_000) < 0.75)
+    time = generator.exponential(1500 + 1000 * treated)
+    ended = np.minimum(time, generator.uniform(300, 1300, 2_000))
+    return {"days": np.ceil(ended), "event": _numbers(time <= ended), "treated": treated}
+
+
+def _texts(file: str) -> dict[str, list[str]]:
+    table = read_table(data_folder() / file, delimiter=None)
+    return dict(zip(table.header, map(list, zip(*table.rows, strict=True)), strict=True))
+
+
+def _numbers(cells: Any) -> Column:
+    found: Column = np.array(cells, dtype=np.float64)
+    return found
