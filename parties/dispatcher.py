@@ -16,6 +16,7 @@ from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Message
 from tallyroom.protos.tasks import Tasks
+from tallyroom.protos.waits import Waits
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Dispatcher:
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._ends: dict[bytes, float] = {}
         self._tasks = Tasks()
+        self.waits = Waits()
 
     async def tell(self, message: Message) -> Reply:
         """Returns the block's reply, with its messages to stations. The work is finished even if
@@ -100,7 +102,9 @@ class Dispatcher:
     async def _move(self, message: Message) -> Reply:
         """Runs in a thread: computations between two parties would stall the event loop, and so
         would waiting for a full disk."""
-        return self._sort(await asyncio.to_thread(self.block.handle, message))
+        outcome = self._sort(await asyncio.to_thread(self.block.handle, message))
+        self.waits.step(message.run)
+        return outcome
 
     async def _proceed(self, run: bytes) -> Reply:
         async with self._lock:
@@ -111,6 +115,7 @@ class Dispatcher:
         async with self._lock:
             if self._timers.get(run) is not timer:
                 return Reply(run)
+            self.waits.expire(run)
             outcome = self._sort(self.block.expire(run))
         self._carry(outcome)  # not left to the timer, which may have just been replaced
         return outcome

@@ -3,8 +3,6 @@
 import asyncio
 import datetime as dt
 import logging
-import socket
-import ssl
 from dataclasses import replace
 
 import grpc
@@ -23,6 +21,7 @@ from tallyroom.protocols.identity.enrolment import (
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_enrolment_channel
+from tallyroom.protos.shown import shown_certificate
 from tallyroom.protos.tally_pb2_grpc import EnrolmentStub
 
 log = logging.getLogger(__name__)
@@ -89,26 +88,9 @@ async def _shown_at(target: str) -> bytes:
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
     while True:
         try:
-            return await asyncio.to_thread(_shown_certificate, host.strip("[]"), int(port))
+            return await asyncio.to_thread(shown_certificate, host.strip("[]"), int(port))
         except OSError as error:
             if asyncio.get_running_loop().time() > deadline:
                 raise PeerError("enrolment", f"nothing answers at {target}: {error}") from None
             log.info("no enrolment at %s yet", target)
         await asyncio.sleep(0.5)
-
-
-def _shown_certificate(host: str, port: int) -> bytes:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # We check the token's authority on the certificate itself; gRPC then accepts no other.
-    context.check_hostname = False
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    with (
-        socket.create_connection((host, port), timeout=CALL_SECONDS) as connection,
-        context.wrap_socket(connection) as secured,
-    ):
-        certificate = secured.getpeercert(binary_form=True)
-    if certificate is None:
-        raise OSError("the peer shows no certificate")
-    return ssl.DER_cert_to_PEM_cert(certificate).encode()

@@ -51,7 +51,11 @@ PARTS_IN_FLIGHT = 2
 """How many parts of a large block may be in flight at once."""
 LISTEN_SECONDS = 5.0
 """How long to wait for servers before anything is sent."""
-REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+REFUSED = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,  # another version
+)
 
 
 MakeBlock = Callable[
@@ -337,9 +341,9 @@ class PartyHost:
         meter = self._block.meters.get(run, Meter()).between_parties()
         if not meter.accounts:
             return  # this host restarted and is repeating itself: it has already reported
-        report = pb.AccountReport(
-            run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
-        )
+        accounts = accounts_to_wire(meter, waiting_seconds=self._dispatcher.waits.waited(run))
+        relayed = self._config.peer.way == "relay"
+        report = pb.AccountReport(run=run, accounts=accounts, relayed=relayed)
         try:
             await CoordinatorStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
         except asyncio.CancelledError:

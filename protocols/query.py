@@ -18,6 +18,7 @@ from tallyroom.protocols.privacy.loss import (
     MAX_TEXT,
     NO_LOSS,
     PrivacyLoss,
+    as_written,
     parse_epsilon,
     parse_rho,
 )
@@ -299,11 +300,15 @@ class Query:
                 f"{asked_as(self.statistic)} like this takes no noise law but {LAPLACE}, not "
                 f"{self.law}: leave --noise-law out"
             )
-        if self.noise in (Placement.JOINT, Placement.PER_PAIR):
-            instead = "total" if self.noise is Placement.PER_PAIR else "each-server"
+        if self.noise is Placement.PER_PAIR:
             raise LocalError(
                 f"{self.noise} noise is drawn inside a circuit, which has no law but {LAPLACE}, "
-                f"not {self.law}: leave --noise-law out, or take --noise {instead}"
+                f"not {self.law}: leave --noise-law out, or take --noise total"
+            )
+        if self.noise is Placement.JOINT and not law.in_circuits:
+            raise LocalError(
+                f"joint noise is drawn inside a circuit, which has no law {self.law}: leave "
+                "--noise-law out, or take --noise each-server"
             )
         if self.noise in (Placement.PARTIES, Placement.SHARED) and not law.has_shares:
             raise LocalError(
@@ -401,12 +406,31 @@ class Query:
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
             return None
-        granted = self.granted
+        granted = self._granted_to_law
         law = noise_law_named(self.law)
         found = law.calibrated(granted, self.sensitivity, self.drawn_in)
         if not found.loss(self.sensitivity) <= granted:
             raise LocalError(f"noise of the law {self.law} costs more than {granted}")
         return found
+
+    @property
+    def _delta_of_circuit(self) -> float:
+        """The most δ that joint noise may cost by being near to its law, and not quite that. Where
+        the law needs a δ for itself, a small part of what is granted."""
+        from_law = self.law != LAPLACE and self.delta
+        return (
+            min(self.delta / 1024, joint.DEFAULT_DELTA)
+            if from_law
+            else self.delta or joint.DEFAULT_DELTA
+        )
+
+    @property
+    def _granted_to_law(self) -> PrivacyLoss:
+        """The most that noise may cost that is exactly of its law."""
+        granted = self.granted
+        if self.law == LAPLACE or self.noise is not Placement.JOINT or not self.delta:
+            return granted
+        return replace(granted, delta=granted.delta - as_written(self._delta_of_circuit))
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -417,9 +441,11 @@ class Query:
             return PrivacyLoss.of(self.epsilon)
         if self.law != LAPLACE:
             stated = self.mechanism.loss(self.sensitivity)
-            return stated if stated.rho is None else self.granted
+            if stated.rho is None:
+                return stated
+            return self.granted if self.delta else self.granted + self._of_circuit
         if self.joint_noise is not None:
-            delta = self.joint_noise.delta(self.epsilon, self.plan.noises)
+            delta = float(self._of_circuit.delta)
         elif self.curated is not None:
             delta = self.curated.mechanism.numeric_delta(self.delta)
         elif self.plan.pairs is not None:
@@ -434,7 +460,16 @@ class Query:
         if self.mechanism is None or not self.plan.any_law:
             return self.loss.as_concentrated()
         stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
-        return stated + PrivacyLoss(Fraction(0), self.loss.delta) if self.law == LAPLACE else stated
+        if self.law == LAPLACE:
+            return stated + PrivacyLoss(Fraction(0), self.loss.delta)
+        return stated + self._of_circuit
+
+    @property
+    def _of_circuit(self) -> PrivacyLoss:
+        """What it costs that joint noise is near to its law, and not quite that."""
+        if self.joint_noise is None or self.epsilon is None:
+            return NO_LOSS
+        return PrivacyLoss.of(0, self.joint_noise.delta(self.epsilon, self.plan.noises))
 
     @property
     def released(self) -> int:
@@ -473,11 +508,13 @@ class Query:
         """The noise that two servers draw together; None where they draw none."""
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
-        kind = joint.JointLaplace if self.choice is None else joint.JointGeometric
-        noises = self.plan.noises
-        delta = self.delta or joint.DEFAULT_DELTA
-        scale = laplace_scale(self.mechanism)
-        noise = kind.spending(scale, self.epsilon, delta, noises)
+        noises, delta = self.plan.noises, self._delta_of_circuit
+        noise: joint.JointNoise
+        if self.choice is None:
+            noise = joint.in_circuit(self.mechanism, self.epsilon, delta, noises)
+        else:
+            scale = laplace_scale(self.mechanism)
+            noise = joint.JointGeometric.spending(scale, self.epsilon, delta, noises)
         if noise.coins * noises > MAX_JOINT_COINS:
             raise LocalError(
                 f"{noises} noises of {noise.coins} coins each are too many to draw together: "

@@ -1,6 +1,7 @@
 """Meters on the wire."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,15 @@ def _from_runs(data: bytes, most: int) -> NDArray[np.int64]:
 
 
 def accounts_to_wire(
-    meter: Meter, cpu_seconds: float = 0.0, prepare_cpu_seconds: float = 0.0
+    meter: Meter,
+    cpu_seconds: float = 0.0,
+    prepare_cpu_seconds: float = 0.0,
+    waiting_seconds: float = 0.0,
 ) -> pb.AccountList:
     return pb.AccountList(
         cpu_seconds=cpu_seconds,
         prepare_cpu_seconds=prepare_cpu_seconds,
+        waiting_seconds=waiting_seconds,
         accounts=[
             pb.AccountEntry(
                 direction=direction,
@@ -55,15 +60,23 @@ def accounts_to_wire(
 
 def cpu_seconds_from_wire(accounts: pb.AccountList, peer: str) -> float:
     """Raises `PeerError` on a time that cannot be."""
-    return _seconds(accounts.cpu_seconds, peer)
+    return checked_seconds(accounts.cpu_seconds, peer)
 
 
 def prepare_seconds_from_wire(accounts: pb.AccountList, peer: str) -> float:
     """Raises `PeerError` on a time that cannot be."""
-    return _seconds(accounts.prepare_cpu_seconds, peer)
+    return checked_seconds(accounts.prepare_cpu_seconds, peer)
 
 
-def _seconds(value: float, peer: str) -> float:
+def longest_wait(stations: Iterable[pb.AccountList]) -> float:
+    """The longest that one of them waited for others that did not answer: they all waited at the
+    same time. A time that cannot be counts for nothing."""
+    waits = (each.waiting_seconds for each in stations)
+    return max((wait for wait in waits if 0 <= wait < math.inf), default=0.0)
+
+
+def checked_seconds(value: float, peer: str) -> float:
+    """Raises `PeerError` on a time that cannot be."""
     if not 0 <= value < math.inf:
         raise PeerError(peer, f"malformed accounts: {value} seconds")
     return float(value)

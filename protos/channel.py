@@ -22,6 +22,7 @@ from tallyroom.protos.certified import Context as Context
 from tallyroom.protos.certified import certificate_of as certificate_of
 from tallyroom.protos.descriptors import most_connections
 from tallyroom.protos.strict import Strict
+from tallyroom.protos.version import USER_AGENT, SameVersion
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,11 @@ def _client_tls(credentials: Credentials) -> grpc.ChannelCredentials:
 
 
 def _client_options(expected: Identity) -> list[tuple[str, str | int]]:
-    return [("grpc.ssl_target_name_override", expected.tls_name), *_LIMITS]
+    return [
+        ("grpc.ssl_target_name_override", expected.tls_name),
+        ("grpc.primary_user_agent", USER_AGENT),
+        *_LIMITS,
+    ]
 
 
 def new_server(
@@ -78,7 +83,12 @@ def new_server(
     """
     server = grpc.aio.server(
         options=[*_LIMITS, *_guard(), ("grpc.max_concurrent_streams", 64)],
-        interceptors=[Certified(credentials.trust), *interceptors, Strict()],
+        interceptors=[
+            SameVersion(),
+            Certified(credentials.trust),
+            *interceptors,
+            Strict(),
+        ],
     )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
@@ -111,7 +121,9 @@ def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.ai
         ("grpc.max_connection_idle_ms", 30_000),
         *_guard(),
     ]
-    server = grpc.aio.server(options=options, interceptors=[Strict()], maximum_concurrent_rpcs=64)
+    server = grpc.aio.server(
+        options=options, interceptors=[SameVersion(), Strict()], maximum_concurrent_rpcs=64
+    )
     tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
     return server, _bind(server, listen, tls)
 

@@ -153,14 +153,16 @@ class AccountEntry(_message.Message):
     def __init__(self, direction: _Optional[int] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., sender_role: _Optional[int] = ..., receiver_role: _Optional[int] = ..., station: _Optional[int] = ..., bytes_by_party: _Optional[bytes] = ..., messages_by_party: _Optional[bytes] = ..., wire_bytes: _Optional[int] = ...) -> None: ...
 
 class AccountList(_message.Message):
-    __slots__ = ("accounts", "cpu_seconds", "prepare_cpu_seconds")
+    __slots__ = ("accounts", "cpu_seconds", "prepare_cpu_seconds", "waiting_seconds")
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     PREPARE_CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     accounts: _containers.RepeatedCompositeFieldContainer[AccountEntry]
     cpu_seconds: float
     prepare_cpu_seconds: float
-    def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ..., cpu_seconds: _Optional[float] = ..., prepare_cpu_seconds: _Optional[float] = ...) -> None: ...
+    waiting_seconds: float
+    def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ..., cpu_seconds: _Optional[float] = ..., prepare_cpu_seconds: _Optional[float] = ..., waiting_seconds: _Optional[float] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("parties", "records", "version")
@@ -287,7 +289,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkTally, _Mapping]]] = ..., states: _Optional[bytes] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "run", "query", "cells", "authority", "reused", "lost_pairs", "question", "refusals", "refusing")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "run", "query", "cells", "authority", "reused", "lost_pairs", "question", "refusals", "refusing", "waiting_seconds")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +308,7 @@ class Answer(_message.Message):
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     REFUSING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -324,7 +327,8 @@ class Answer(_message.Message):
     question: str
     refusals: _containers.RepeatedCompositeFieldContainer[PartyRefusal]
     refusing: int
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., run: _Optional[bytes] = ..., query: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., authority: _Optional[bytes] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ...) -> None: ...
+    waiting_seconds: float
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., run: _Optional[bytes] = ..., query: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., authority: _Optional[bytes] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ..., waiting_seconds: _Optional[float] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("run", "data", "question", "query", "events", "analyst")

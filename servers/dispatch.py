@@ -13,6 +13,8 @@ from tallyroom.protocols.errors import NotWritten, PeerError
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protos.retry import may_succeed_later
+from tallyroom.protos.shown import expired_at
 from tallyroom.protos.tasks import Tasks
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.servers.message_service import MOST_LISTED, Mailboxes, MessageService
@@ -105,7 +107,7 @@ class Dispatch:
                 refused = await server.send(message, seconds)
                 break
             except grpc.aio.AioRpcError as error:
-                if spared:
+                if spared or not may_succeed_later(error):
                     await self._lose_server(message.run, server, _why(error, seconds))
                     return
                 log.warning("%s: %s; sending again", server.name, error.details())
@@ -154,7 +156,10 @@ class Dispatch:
         """Ends an expired run by naming the servers that are away, not those that wait for them."""
         for server in self._servers:
             if server.away is not None:
-                await self._lose_server(run, server, server.away)
+                expired = await asyncio.to_thread(expired_at, server.target)
+                await self._lose_server(
+                    run, server, f"cannot be reached: {expired}" if expired else server.away
+                )
 
     async def _remind(self, server: int) -> None:
         """Asks a server that was away again; it repeats what it had said."""
@@ -219,4 +224,6 @@ def _why(error: grpc.aio.AioRpcError, seconds: float) -> str:
     """Why we stop waiting for a server's answer."""
     if seconds and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"is not done after {seconds:g} seconds, which is the deadline"
+    if not may_succeed_later(error):
+        return f"refuses: {error.details()}"
     return f"cannot be reached: {error.details()}"

@@ -27,6 +27,7 @@ from tallyroom.protos.channel import Context, caller, received
 from tallyroom.protos.progress import status_to_wire
 from tallyroom.protos.tally_pb2_grpc import MessagesServicer
 from tallyroom.protos.tasks import Tasks
+from tallyroom.protos.waits import Waits
 from tallyroom.servers.cpu_shares import CpuShares
 from tallyroom.servers.run_locks import RunLocks
 from tallyroom.storage.journal import Journal, Kind, Record
@@ -108,6 +109,7 @@ class MessageService(MessagesServicer):
         participant.patient = journal is not None
         self._cpu_seconds: dict[bytes, float] = {}
         self._prepare_cpu_seconds: dict[bytes, float] = {}
+        self.waits = Waits()
         self.certificate = b""
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
@@ -154,6 +156,7 @@ class MessageService(MessagesServicer):
                 return Reply(run)
             with self._written(run, Kind.EXPIRE, b"") as keep:
                 expire = partial(self.participant.expire, run)
+                self.waits.expire(run)
                 outcome = await asyncio.to_thread(self._timed, run, expire)
                 if outcome.messages or outcome.unpaid:
                     keep()
@@ -164,6 +167,7 @@ class MessageService(MessagesServicer):
         with self._cpu.measured() as taken:
             outcome = work()
         if run in self.participant.meters:  # refused messages must not use memory
+            self.waits.step(run)
             spent = taken()
             self._cpu_seconds[run] = self._cpu_seconds.get(run, 0.0) + spent
             if preparing:
@@ -277,6 +281,7 @@ class MessageService(MessagesServicer):
         self.participant.forget(run)
         self._cpu_seconds.pop(run, None)
         self._prepare_cpu_seconds.pop(run, None)
+        self.waits.forget(run)
         if (timer := self._timers.pop(run, None)) is not None:
             timer.cancel()
 
@@ -360,7 +365,8 @@ class MessageService(MessagesServicer):
         meter = self.participant.meters.pop(request.run, None)
         spent = self._cpu_seconds.pop(request.run, 0.0)
         prepared = self._prepare_cpu_seconds.pop(request.run, 0.0)
-        return accounts_to_wire(meter, spent, prepared) if meter else pb.AccountList()
+        waited = self.waits.waited(request.run)
+        return accounts_to_wire(meter, spent, prepared, waited) if meter else pb.AccountList()
 
     async def Kept(self, request: pb.Subscription, context: Context) -> pb.RunList:  # noqa: N802
         await self._from_coordinator(context)

@@ -10,7 +10,7 @@ from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter, relayed
 from tallyroom.protos import tally_pb2 as pb
-from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire
+from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire, longest_wait
 from tallyroom.protos.channel import Context, caller, certificate_of
 from tallyroom.protos.tally_pb2_grpc import CoordinatorServicer
 from tallyroom.servers.hosts import Announced, HostRegister
@@ -64,7 +64,9 @@ class PeerDirectory(CoordinatorServicer):
             meter = own_accounts(accounts_from_wire(request.accounts, identity.name), identity)
         except PeerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        taken = accounts_to_wire(relayed(meter) if request.relayed else meter)
+        waited = longest_wait([request.accounts])
+        meter = relayed(meter) if request.relayed else meter
+        taken = accounts_to_wire(meter, waiting_seconds=waited)
         self._reports.setdefault(request.run, {})[identity] = taken
         return pb.Receipt()
 

@@ -27,7 +27,7 @@ from tallyroom.protocols.wire.machine import Done, Failed, Spend
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter
 from tallyroom.protos import tally_pb2 as pb
-from tallyroom.protos.accounts import accounts_to_wire
+from tallyroom.protos.accounts import accounts_to_wire, longest_wait
 from tallyroom.protos.evidence import asked_to_wire, shares_to_wire
 from tallyroom.protos.tasks import Tasks
 from tallyroom.servers.allowances import Asker
@@ -172,7 +172,7 @@ class Runs:
             return run.run, ()
         answer = kept.events[-1].answer
         answer.question, answer.reused = run.question, True
-        answer.submit_seconds = answer.release_seconds = 0.0
+        answer.submit_seconds = answer.release_seconds = answer.waiting_seconds = 0.0
         del answer.stations[:]
         return kept.run, kept.events
 
@@ -313,8 +313,11 @@ class Runs:
         if not isinstance(total, Total):
             raise TypeError(f"a collector must end with a Total, not {type(total).__name__}")
         calls = (server.accounts(run.run) for server in self._servers)
-        stations = list(await asyncio.gather(*calls))
-        stations += self._reports(run.run)
+        stations, reports = list(await asyncio.gather(*calls)), self._reports(run.run)
+        # Stations hear nothing while parties wait for each other: their own waits come after.
+        waited = max(longest_wait(stations), self._post.waits.waited(run.run))
+        waited += longest_wait(reports)
+        stations += reports
         meter = self._coordinator.meters.pop(run.run, Meter())
         stations.append(accounts_to_wire(meter))
         members = np.zeros(self._coordinator.parties, dtype=bool)
@@ -327,6 +330,7 @@ class Runs:
             parties=self._coordinator.parties,
             submit_seconds=(run.released or run.finished) - run.began,
             release_seconds=run.finished - (run.released or run.finished),
+            waiting_seconds=waited,
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
             lost_pairs=total.lost_pairs,

@@ -30,6 +30,7 @@ class ServerLink:
     ) -> None:
         self._all_servers = all_servers
         self.identity = Identity(Role.SERVER, index, index)
+        self.target = target
         self.channel = open_channel(target, self.identity, credentials)
         self._post = MessagesStub(self.channel)
         self.certificate = b""

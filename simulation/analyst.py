@@ -16,6 +16,7 @@ from tallyroom.protocols.wire.meter import Bill
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import (
     accounts_from_wire,
+    checked_seconds,
     cpu_seconds_from_wire,
     prepare_seconds_from_wire,
 )
@@ -23,12 +24,15 @@ from tallyroom.protos.channel import open_blocking_channel
 from tallyroom.protos.evidence import EvidenceReader
 from tallyroom.protos.progress import links_from_wire, states_from_wire
 from tallyroom.protos.retry import may_succeed_later
+from tallyroom.protos.shown import expired_at
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
 from tallyroom.simulation.runtimes.contract import Opened, Progress, Report
 
 PATIENCE_SECONDS = 60.0
 """How long a coordinator is waited for that is away."""
 CANCEL_SECONDS = 10.0
+LOOK_SECONDS = 5.0
+"""How long a coordinator may be silent before we look why."""
 
 
 class Analyst:
@@ -37,6 +41,7 @@ class Analyst:
     def __init__(self, coordinator: str, credentials: Credentials) -> None:
         self._durable = False
         self._authority = credentials.authority
+        self._target = coordinator
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = CoordinatorStub(self._channel)
 
@@ -50,12 +55,16 @@ class Analyst:
             try:
                 description: pb.Description = DirectoryStub(self._channel).Describe(
                     pb.DescribeRequest(),
-                    timeout=max(0.1, until - time.monotonic()),
+                    timeout=min(LOOK_SECONDS, max(0.1, until - time.monotonic())),
                     wait_for_ready=True,
                 )
                 break
             except grpc.RpcError as error:
-                if not may_succeed_later(error) or time.monotonic() > until:
+                if not may_succeed_later(error):
+                    raise RunFailed(f"the coordinator refuses: {error.details()}") from None
+                if (expired := expired_at(self._target)) is not None:
+                    raise RunFailed(f"the coordinator cannot be reached: {expired}") from None
+                if time.monotonic() > until:
                     reason = f"the coordinator does not answer: {error.details()}"
                     raise RunFailed(reason) from None
             time.sleep(0.2)
@@ -173,6 +182,7 @@ def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
     stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
     members = np.frombuffer(answer.contributors, dtype=np.uint8)
     spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
+    waited = checked_seconds(answer.waiting_seconds, "coordinator")
     return Opened(
         np.frombuffer(answer.total, dtype="<u8"),
         np.flatnonzero(np.unpackbits(members)).astype(np.uint32),
@@ -190,4 +200,5 @@ def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
         evidence,
         answer.authority,
         sum(prepare_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
+        waited,
     )

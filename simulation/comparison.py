@@ -13,8 +13,10 @@ from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.statistics.estimates import plain
 from tallyroom.simulation.compared_programs import ComparedProgram
+from tallyroom.simulation.reports.latex import latex
 from tallyroom.simulation.reports.trust import collusion
 from tallyroom.simulation.result import SCHEMA, Result
+from tallyroom.simulation.times import COLUMNS, NAMES, PARTS
 
 HEADS = (
     "aggregator",
@@ -33,6 +35,13 @@ LEGEND = (
     "servers may; caught: parties that cheated and were found out"
 )
 
+TIME_HEADS = ("aggregator", "wall", "waiting", "network", "computing", "party", "server", "coord.")
+TIMES = (*PARTS, *(f"{name}_computing_seconds" for name in NAMES.values()))
+TIME_LEGEND = (
+    "seconds of a run; wall = waiting, for those that did not answer, + network + computing; the "
+    "computing of each role"
+)
+
 FIELDS = (
     "aggregator",
     "servers",
@@ -44,6 +53,7 @@ FIELDS = (
     "party_bytes",
     "total_bytes",
     "server_cpu_seconds",
+    *COLUMNS,
     "rounds",
     "may_collude",
     "behaviour",
@@ -88,6 +98,12 @@ class ComparedAggregator:
     def server_cpu_seconds(self) -> float:
         return self.result.server_cpu_seconds
 
+    @property
+    def times(self) -> dict[str, float]:
+        """Means over all runs, by column."""
+        each = [run.times.parts | run.times.of_roles for run in (self.result, *self.others)]
+        return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+
     def as_json(self) -> dict[str, object]:
         result, servers = self.result, self.result.federation["servers"]
         count = servers if isinstance(servers, int) else 1
@@ -104,6 +120,7 @@ class ComparedAggregator:
             "party_bytes": self.party_bytes,
             "total_bytes": result.bill.total.bytes,
             "server_cpu_seconds": result.server_cpu_seconds,
+            **self.times,
             "rounds": result.bill.rounds,
             "may_collude": collusion(model, count),
             "behaviour": model.behaviour,
@@ -125,6 +142,10 @@ class ComparedAggregator:
             str(row["may_collude"]).removeprefix("any "),
             f"{len(caught)} parties" if len(caught) > 1 else "".join(caught) or "nobody",
         )
+
+    def time_cells(self) -> tuple[str, ...]:
+        times = self.times
+        return self.aggregator, *(f"{times[at]:.3g}" if at in times else "" for at in TIMES)
 
     @property
     def behaviour(self) -> str:
@@ -176,12 +197,13 @@ class AggregatorComparison:
         }
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes comparison.json, .csv, .png and .html; returns their paths."""
+        """Writes comparison.json, .csv, .tex, .png and .html; returns their paths."""
         from tallyroom.simulation.reports.comparison_page import comparison_figure, comparison_page
 
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"comparison.{kind}" for kind in ("json", "csv", "png", "html")]
-        document, table, plot, page = paths
+        kinds = ("json", "csv", "tex", "png", "html")
+        paths = [folder / f"comparison.{kind}" for kind in kinds]
+        document, table, paper, plot, page = paths
         document.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
         with table.open("w", newline="") as file:
             writer = csv.DictWriter(file, [*FIELDS, "reason"], lineterminator="\n")
@@ -190,6 +212,9 @@ class AggregatorComparison:
                 found = row.as_json()
                 writer.writerow(found | {"caught": " ".join(map(str, _list(found["caught"])))})
             writer.writerows({"aggregator": name, "reason": why} for name, why in self.unable)
+        rows = [row.cells() for row in self.everything]
+        timed = [row.time_cells() for row in self.rows]
+        paper.write_text(latex(HEADS, rows) + "\n" + latex(TIME_HEADS, timed), encoding="utf-8")
         comparison_figure(self).savefig(plot)
         page.write_text(comparison_page(self, plot), encoding="utf-8")
         return paths

@@ -26,7 +26,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "packages": packages(),
     }
-    return found | ({"commit": commit()} if commit() else {})
+    return found | ({"commit": at} if (at := commit()) else {})
 
 
 def _of_cpu(name: str) -> str:

@@ -87,7 +87,8 @@ class Misbehaviour:
     def silence(self, contributors: Collection[int]) -> str:
         """The note about parties that fell silent, of which there are some."""
         if self.after == 0:
-            return f"{len(self.silent)} parties dropped out: the truth is that of the others"
+            gone = "1 party" if len(self.silent) == 1 else f"{len(self.silent)} parties"
+            return f"{gone} dropped out: the truth is that of the others"
         messages = "a message" if self.after == 1 else f"{self.after} messages"
         return (
             f"{len(self.silent)} parties fell silent after {messages}, "

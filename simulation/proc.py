@@ -5,8 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from tallyroom.simulation.result import Roles
 from tallyroom.simulation.runtimes import Runtime
+from tallyroom.simulation.times import Roles
 
 
 def cpu_seconds(pid: int | None) -> float:

@@ -29,8 +29,8 @@ from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.machine import machine
 from tallyroom.simulation.networks.network import network_of
-from tallyroom.simulation.networks.prediction import split
 from tallyroom.simulation.proof import Proof, interval_json, intervals_json
+from tallyroom.simulation.times import Roles, Times
 
 if TYPE_CHECKING:
     import pandas
@@ -43,9 +43,6 @@ MOST_BILL_ROWS = 1000
 """Of communication.csv by party; of more, parties are in one row."""
 SCHEMA = 1
 
-Roles = dict[str, dict[str, float]]
-"""What processes of a role took: how many they are, their CPU seconds, and the largest one's peak
-of memory in bytes."""
 Caught = tuple[tuple[int, str], ...]
 
 
@@ -77,7 +74,8 @@ class Result:
     then of that one. `caught` are parties whose submissions were refused, with the reason;
     `refusals` parties that would not take part, with theirs.
     `server_cpu_seconds` is what all servers together computed, transport left out, and
-    `prepare_cpu_seconds` how much of it did not depend on data. `reused` says
+    `prepare_cpu_seconds` how much of it did not depend on data; for `waiting_seconds` the run
+    waited until deadlines for those that did not answer. `reused` says
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
@@ -116,6 +114,7 @@ class Result:
     date: str = field(default_factory=_now)
     command: str = ""
     prepare_cpu_seconds: float = 0.0
+    waiting_seconds: float = 0.0
     foretold: bool = False
     roles: Roles = field(default_factory=dict)
 
@@ -207,13 +206,13 @@ class Result:
         return found
 
     @property
-    def network_times(self) -> dict[str, object]:
-        """Time on an emulated network and time computing, and the time under other profiles; empty
-        where none was emulated."""
-        network = str(self.federation.get("network", "none"))
-        if network == "none" or self.questions or self.reused:
-            return {}
-        return split(self.bill, self.seconds, network_of(network))
+    def times(self) -> Times:
+        """Where the time went; of a study, of its questions together."""
+        if self.questions:
+            return Times.together(each.times for each in self.questions)
+        name = str(self.federation.get("network", "none"))
+        network = None if name == "none" or self.reused else network_of(name)
+        return Times.of(self.bill, self.seconds, self.waiting_seconds, network, self.roles)
 
     @property
     def caught_by_name(self) -> list[tuple[str, str]]:
@@ -254,7 +253,7 @@ class Result:
                     else {}
                 ),
                 "phases": self.seconds,
-                **self.network_times,
+                **self.times.as_json(),
             },
         }
         if self.roles:
@@ -344,9 +343,9 @@ class Result:
         return notebook_cell(self)
 
     def write(self, folder: Path | str) -> list[Path]:
-        """Writes result.json, estimate.csv, communication.csv, plots and report.html; returns
-        their paths."""
-        from tallyroom.simulation.reports.page import write_report
+        """Writes result.json, estimate.csv and .tex, communication.csv, plots and report.html;
+        returns their paths."""
+        from tallyroom.simulation.reports.page import write_paper, write_report
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -368,4 +367,4 @@ class Result:
             cost = f"{loss.letter} = {loss.as_json()[loss.measure]}"
             source = " · ".join([*self.origin(), cost, *filter(None, [self.covered])])
             writer.writerows([*row, source if not at else ""] for at, row in enumerate(rows))
-        return [document, answer, table, *write_report(self, folder)]
+        return [document, answer, table, write_paper(self, folder), *write_report(self, folder)]

@@ -152,6 +152,7 @@ def answered(
         intervals=answer.intervals,
         unsmoothed=answer.unsmoothed,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
+        waiting_seconds=opened.waiting_seconds,
         foretold=answer.foretold,
     )
 

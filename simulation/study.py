@@ -28,9 +28,10 @@ from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.replay import answering, described, finding_intervals
-from tallyroom.simulation.result import Result, Roles
+from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes.contract import Progress, Report
 from tallyroom.simulation.statement import Setting
+from tallyroom.simulation.times import Roles
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,7 @@ def _concluded(
         unsmoothed=None if whole is None else whole.unsmoothed,
         caught=tuple(dict.fromkeys(each for result in results for each in result.caught)),
         server_cpu_seconds=sum(result.server_cpu_seconds for result in results),
+        waiting_seconds=sum(result.waiting_seconds for result in results),
         refusals=tuple(dict.fromkeys(each for result in results for each in result.refusals)),
         noiseless=None if whole is None else whole.noiseless,
         data=(last if whole is None else whole).data,

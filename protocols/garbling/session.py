@@ -84,6 +84,10 @@ class InconsistentError(PeerError):
     """An evaluator deviated, and may have learnt bits of Δ by not being caught until now."""
 
 
+class DisagreeError(PeerError):
+    """What was computed both ways differs: the other end deviated in one of them."""
+
+
 class Side:
     """What the two roles share: links, the number of the next batch, and a running transcript."""
 
@@ -297,7 +301,7 @@ class Evaluator(Side):
             raise LocalError("nothing is compared")
         rows = checked_rows(self._links, rows, DIGEST_BYTES, "an answer")
         theirs, ours = _agreements(self._transcript, self._compared)
-        refuse(self._links, (rows != theirs).any(axis=1), DISAGREE)
+        refuse(self._links, (rows != theirs).any(axis=1), DISAGREE, DisagreeError)
         self._compared = None
         return ours
 
@@ -460,7 +464,7 @@ class Garbler(Side):
         if self._agreement is None:
             raise LocalError("nothing is compared")
         rows = checked_rows(self._links, rows, DIGEST_BYTES, "an answer")
-        refuse(self._links, (rows != self._agreement).any(axis=1), DISAGREE)
+        refuse(self._links, (rows != self._agreement).any(axis=1), DISAGREE, DisagreeError)
         self._agreement = None
 
     def branch(self, label: bytes, randomness: Randomness) -> Self:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         JointGeometric,
         JointLaplace,
         JointNoise,
+        in_circuit,
     )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "JointGeometric",
     "JointLaplace",
     "JointNoise",
+    "in_circuit",
 ]
 
 if not TYPE_CHECKING:
@@ -41,5 +43,6 @@ if not TYPE_CHECKING:
             "JointGeometric": "noise_circuit",
             "JointLaplace": "noise_circuit",
             "JointNoise": "noise_circuit",
+            "in_circuit": "noise_circuit",
         },
     )

@@ -28,6 +28,7 @@ class BaseTransfers:
         self._evaluator: tuple[bytes, Evaluator] | None = None
         self._garbler: tuple[bytes, Bytes, Garbler] | None = None
         self._caught: set[bytes] = set()
+        self._distrusted = False
         self._lock = threading.RLock()  # runs go on side by side
         self.made = 0
         """How often base transfers were computed."""
@@ -48,6 +49,7 @@ class BaseTransfers:
         """The session of one run. Raises `PeerError` on a reply that is none."""
         heard = reply.tobytes()
         with self._lock:
+            self._check_trusted()
             if self._evaluator is None or self._evaluator[0] != heard:
                 evaluator = Evaluator(_LINK, self._randomness)
                 evaluator.open()
@@ -65,6 +67,7 @@ class BaseTransfers:
         none, or of an evaluator that was caught: it would guess again at the same Δ."""
         heard = opening.tobytes()
         with self._lock:
+            self._check_trusted()
             if heard in self._caught:
                 raise PeerError("the other server", "was caught with inconsistent choices before")
             if self._garbler is None or self._garbler[0] != heard:
@@ -78,3 +81,22 @@ class BaseTransfers:
         """The evaluator that opened so was caught."""
         with self._lock:
             self._caught.add(opening.tobytes())
+
+    # --- either end ---
+
+    def distrust(self) -> None:
+        """The other server garbled otherwise than it must: nothing is computed with it any more.
+
+        What it garbled may have passed in one of so many cases, or told it a predicate. Were it met
+        again, it could try until it passes, at no cost: a run that ends so is charged to nobody.
+        """
+        with self._lock:
+            self._distrusted = True
+
+    def _check_trusted(self) -> None:
+        if self._distrusted:
+            raise PeerError(
+                "the other server",
+                "garbled otherwise than it must in an earlier run: nothing is computed with it "
+                "until this server is started anew",
+            )

@@ -15,7 +15,9 @@ whether noise is in them. A task that is computed `BothWays`, and whose results 
 is checked: this is dual execution (Mohassel and Franklin, PKC 2006; Huang, Katz and Evans, IEEE S&P
 2012). Whoever deviates as the garbler cannot as the evaluator, so the two results differ, and the
 computation fails, unless it guessed what they would be. So it may learn one bit, whether it guessed
-right; where it did, the result is the right one. One bit in all, as the computation ends with it.
+right; where it did, the result is the right one. One bit in all: the computation ends with it, and
+the server that finds the difference computes nothing with the other any more. (Server 1 hears first
+whether the two agree. One that deviates may fall silent then, as if it had crashed, and try again.)
 One that is `Drawn` takes coins alone, and whoever garbles it wrong is caught in all but one of λ
 cases, with a proof for others (`covert`).
 
@@ -38,11 +40,16 @@ from tallyroom.protocols.garbling import base_ot
 from tallyroom.protocols.garbling.batch import GarblerAnswer, answer_bytes
 from tallyroom.protocols.garbling.circuit import Circuit
 from tallyroom.protocols.garbling.outputs import Form
-from tallyroom.protocols.garbling.session import Evaluator, Garbler, InconsistentError
+from tallyroom.protocols.garbling.session import (
+    DisagreeError,
+    Evaluator,
+    Garbler,
+    InconsistentError,
+)
 from tallyroom.protocols.identity.standing import Standing
 from tallyroom.protocols.joint import covert_ends
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
-from tallyroom.protocols.joint.covert import Drawn, GarblerCopy
+from tallyroom.protocols.joint.covert import CaughtError, Drawn, GarblerCopy
 from tallyroom.protocols.randomness import Randomness
 
 Bytes = NDArray[np.uint8]
@@ -251,6 +258,9 @@ class EvaluatorEnd(Computation):
                 said = self._asking.send(body)
         except StopIteration as over:
             said = self._begin(over.value)
+        except (DisagreeError, CaughtError):
+            self._bases.distrust()
+            raise
         return None if said is None else _said(step + 1, said)
 
     def _open(self, body: Bytes) -> None:
@@ -356,6 +366,9 @@ class GarblerEnd(Computation):
         except StopIteration as over:
             answer, shares = over.value
             self._begin(shares)
+        except DisagreeError:
+            self._bases.distrust()
+            raise
         except InconsistentError:
             assert self._opening is not None
             self._bases.close(self._opening)

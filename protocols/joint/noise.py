@@ -67,18 +67,18 @@ def _checked(noise: JointNoise, field: Field | None) -> IntegerShares | FieldInt
     return IntegerShares(words) if field is None else FieldIntegers(field, words)
 
 
-def _summed(shares: Vector, field: Field | None) -> Vector:
+def _summed(noise: JointNoise, shares: Vector, field: Field | None) -> Vector:
     """Noises from their words, (…, words) or (…, words, limbs)."""
     if field is not None:
-        return field.sum(shares, -2)
-    total: Vector = shares.sum(axis=-1, dtype=np.uint64)
+        return field.sum(field.mul(shares, field.from_ints(noise.factors)), -2)
+    total: Vector = shares @ np.array(noise.factors, dtype=np.uint64)
     return total
 
 
 def _drawn_in_copies(noise: JointNoise, count: int, field: Field | None, copies: int) -> Program:
     found: list[Vector] = []
     for drawn in copies_of(noise, count, field, copies):
-        found.append(_summed((yield drawn), field))
+        found.append(_summed(noise, (yield drawn), field))
     return np.concatenate(found)
 
 
@@ -90,7 +90,7 @@ def _drawn_once(
     found: list[Vector] = []
     for start in range(0, count, most):
         bits = coins(source, min(most, count - start), noise.coins)
-        found.append(_summed((yield Task(noise.circuit, form, bits)), field))
+        found.append(_summed(noise, (yield Task(noise.circuit, form, bits)), field))
     return np.concatenate(found)
 
 
@@ -104,7 +104,7 @@ def _drawn_twice(
     found: list[Vector] = []
     for start in range(0, count, most):
         bits = coins(source, min(most, count - start), noise.coins)
-        found.append(_summed((yield BothWays(noise.circuit, form, bits)), field))
+        found.append(_summed(noise, (yield BothWays(noise.circuit, form, bits)), field))
     drawn = np.concatenate(found, axis=1)
     ours, back = drawn if index == GARBLER else drawn[::-1]
     yield Agree((ours - back if field is None else field.sub(ours, back)).reshape(-1))

@@ -36,6 +36,10 @@ from tallyroom.protocols.garbling.laplace_circuit import (
     delta_per_distance,
     digits_for,
 )
+from tallyroom.protocols.joint.gaussian_circuit import JointGaussian
+from tallyroom.protocols.privacy.gaussian import DiscreteGaussian
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.noise_law import NoiseLaw
 
 DEFAULT_DELTA = 2.0**-40
 """What the sampler may cost if nobody grants another δ."""
@@ -102,6 +106,11 @@ class JointLaplace:
     def words(self) -> tuple[tuple[int, bool], ...]:
         """The integers that come out, bits and whether signed: their sum is the noise."""
         return ((self.magnitude_bits + 1, True), (1, False))
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """What each integer that comes out counts in the noise."""
+        return 1, 1
 
     @cached_property
     def circuit(self) -> Circuit:
@@ -170,6 +179,10 @@ class JointGeometric:
     def words(self) -> tuple[tuple[int, bool], ...]:
         return ((self.magnitude_bits, False),)
 
+    @property
+    def factors(self) -> tuple[int, ...]:
+        return (1,)
+
     @cached_property
     def circuit(self) -> Circuit:
         """One noise, from `coins` coins of either side."""
@@ -190,7 +203,20 @@ class JointGeometric:
         return sizes
 
 
-JointNoise = JointLaplace | JointGeometric
+JointNoise = JointLaplace | JointGeometric | JointGaussian
+
+
+def in_circuit(
+    law: NoiseLaw, epsilon: Fraction, delta: float, noises: int
+) -> JointLaplace | JointGaussian:
+    """The cheapest sampler of a vector of so many noises of a law that costs at most δ. Raises
+    `LocalError`."""
+    match law:
+        case DiscreteLaplace(scale=scale):
+            return JointLaplace.spending(scale, epsilon, delta, noises)
+        case DiscreteGaussian(squared=squared, shares=1):
+            return JointGaussian.spending(squared, epsilon, delta, noises)
+    raise LocalError(f"noise inside a circuit is laplace or gaussian, not {law.name}")
 
 
 def least_distance(epsilon: Fraction, delta: float, noises: int) -> float:

@@ -8,12 +8,19 @@ from functools import cache
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
 from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
-from tallyroom.protocols.kernels.matchings import RecordPairs, distinct_matchings, rounds
+from tallyroom.protocols.kernels.estimator import clustering
+from tallyroom.protocols.kernels.matchings import (
+    RecordPairs,
+    distinct_matchings,
+    neighbourly_matchings,
+    rounds,
+)
 from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 from tallyroom.protocols.plans.contract import PairsPlan
 from tallyroom.protocols.plans.measurement import Measurement
@@ -61,15 +68,26 @@ def kernel_rows(kernel: Kernel, columns: Sequence[KernelColumn], holdings: Holdi
 class PairSample:
     """Which records meet: pairs of so many `matchings` of all records, drawn from a public `seed`.
     A record is in `met` pairs at most: with all matchings of an odd number of records, each sits
-    out one."""
+    out one. With `runs` each party meets few others, in so many runs of matchings; with 0 runs
+    records are shuffled whoever holds them."""
 
     matchings: int
     met: int
     seed: bytes
+    runs: int = 0
 
     def pairs(self, records: int) -> RecordPairs:
         """The pairs of so many records, shape (pairs, 2), one matching after another."""
         return distinct_matchings(records, self._among(records), self.seed).reshape(-1, 2)
+
+    def pairs_of_parties(self, counts: NDArray[np.integer]) -> RecordPairs:
+        """The pairs of parties that hold so many records each. Records are counted from the first
+        party's."""
+        records = int(counts.sum())
+        if not self.runs:
+            return self.pairs(records)
+        matchings = self._among(records)
+        return neighbourly_matchings(counts, matchings, self.runs, self.seed).reshape(-1, 2)
 
     def count(self, records: int) -> int:
         """How many pairs are drawn of so many records."""
@@ -111,6 +129,15 @@ class PairwiseMean(PairsPlan):
     def slots(self) -> int:
         """Places for a pair that the largest party has: one a record and matching."""
         return self.max_records_per_party * self.sample.matchings
+
+    @property
+    def clustering(self) -> float:
+        """How many times the variance of the drawing is that of pairs of as many meetings, at most;
+        1 where records are shuffled whoever holds them."""
+        sample = self.sample
+        if not sample.runs:
+            return 1.0
+        return clustering(self.max_records_per_party, -(-sample.matchings // sample.runs))
 
     @property
     def length(self) -> int:
@@ -161,7 +188,7 @@ class PairwiseMean(PairsPlan):
         """The total over the pairs that were drawn: sampling them errs by itself."""
         if holdings.rows < 2:
             raise LocalError("a pair takes two records")
-        pairs = self.sample.pairs(holdings.rows)
+        pairs = self.sample.pairs_of_parties(holdings.counts)
         first, second = self.measured(holdings)[pairs].transpose(1, 0, 2)
         total: Vector = self.kernel.reference(first, second).sum(axis=0).view(np.uint64)
         return total

@@ -48,7 +48,7 @@ class ScaledColumn:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Indicator:
     """1 for records that have a name in a column, 0 for all others: that at place `at` of `names`,
     or any other where it is their number."""
 
@@ -71,7 +71,7 @@ class ScaledProduct(ScaledColumn):
     of all such products."""
 
     numbers: tuple[ScaledColumn, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Indicator, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class DiscreteGaussian(NoiseLaw):
     name: ClassVar[str] = "gaussian"
     of_l2: ClassVar[bool] = True
     has_shares: ClassVar[bool] = True
+    in_circuits: ClassVar[bool] = True
 
     @classmethod
     def calibrated(

@@ -294,7 +294,8 @@ class PrivacyLoss:
             return PrivacyLoss(self.epsilon, whole)
         if self.rho and self.delta == whole:
             return UNBOUNDED
-        return PrivacyLoss(_epsilon_of(self.rho, whole - self.delta), whole)
+        epsilon = _epsilon_of(self.rho, whole - self.delta)
+        return UNBOUNDED if self.delta and epsilon > READ_UP_TO else PrivacyLoss(epsilon, whole)
 
     def rounded_up(self) -> "PrivacyLoss":
         """The same, or the next double above it where ρ takes too many digits to be written."""
@@ -335,6 +336,10 @@ NO_LOSS = PrivacyLoss(Fraction(0))
 """The loss of an answer that depends on nobody."""
 UNBOUNDED = PrivacyLoss()
 """The loss of an answer without noise."""
+
+READ_UP_TO = 32
+"""The largest ε that a ρ with a δ is read at. The δ of noise that is near to a law of that ρ, and
+is charged once, before anybody knows at which ε, covers every ε up to here."""
 
 _UP = 1 + 2.0**-40
 """Covers rounding errors of doubles, many times over."""

@@ -111,6 +111,7 @@ class DiscreteLaplace(NoiseLaw):
 
     name: ClassVar[str] = "laplace"
     has_shares: ClassVar[bool] = True
+    in_circuits: ClassVar[bool] = True
 
     @classmethod
     def calibrated(
@@ -182,7 +183,7 @@ LAPLACE = DiscreteLaplace.name
 
 
 def laplace_scale(law: NoiseLaw) -> Fraction:
-    """The scale of the only law that circuits draw. Raises `LocalError` for another law."""
+    """The scale of the one law that pairs and choices draw. Raises `LocalError` for another."""
     if not isinstance(law, DiscreteLaplace):
         raise LocalError(f"noise inside a circuit is discrete Laplace, not {law.name}")
     return law.scale

@@ -64,6 +64,8 @@ class NoiseLaw(ABC):
     """Whether noise is calibrated to the L2 norm; to the L1 norm, if not."""
     has_shares: ClassVar[bool]
     """Whether several can draw it in shares (`draw_shares`)."""
+    in_circuits: ClassVar[bool] = False
+    """Whether two servers can draw it inside a circuit (`joint.noise_circuit.in_circuit`)."""
 
     @classmethod
     @abstractmethod

@@ -35,7 +35,7 @@ class PairError:
 
     @classmethod
     def of(cls, plan: PairwiseMean, noise: Noise | None, pairs: int) -> "PairError":
-        drawing = drawing_variance(1.0, pairs, plan.sample.matchings)
+        drawing = drawing_variance(1.0, pairs, plan.sample.matchings) * plan.clustering
         if noise is None:
             return cls(plan.kernel, 0.0, NORMAL, drawing)
         # One noise on each total, or one of every pair. A total is an integer; what circuits draw

@@ -5,7 +5,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -54,15 +54,26 @@ from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 ROUNDINGS = ("simple", "randomized")
 OUTPUTS = ("auto", "bounded", "weighed")
+MEETINGS = ("auto", "few", "all")
 MAX_BINS = 1 << 24
 SEED_BYTES = 16
 MOST_PILOT = 2000
 MOST_AUTOMATIC = 4
 """The most pairs of a record that `auto` asks parties for, under noise on the total: each is a
 conversation between two of them. What the drawing of pairs leaves open is in the interval."""
+MOST_MEETINGS = 210
+"""Meetings of two parties that `auto` asks for, if they are more than each party needs. The first
+batch of a meeting costs some 15 ms of CPU, however few pairs it has."""
+MOST_ANDS_OF_PARTIES = 1 << 20
+"""The most ANDs that `auto` asks for where parties meet few others, for as many more pairs."""
 MOST_ANDS = 1 << 22
 """The most ANDs that `auto` asks two servers for, where more pairs than `MOST_AUTOMATIC` bring the
 drawing of pairs below a tenth of the noise: 128 MB between them, and some seconds."""
+FEW_MEETINGS = (
+    "each party met few others: the interval holds where no more than a twentieth of the "
+    "variance of any function of a record lies between parties; --meetings all needs no such "
+    "assumption"
+)
 ANYWHERE: Bounds = (-math.inf, math.inf)
 
 
@@ -83,6 +94,12 @@ class Pairs(Piloted, Bounded):
         "parties",
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
+    )
+    meetings: str = option(
+        "auto",
+        "Whom a party meets: few others, for several pairs each, or any of all; auto is few where "
+        "that saves much, which takes parties whose records are not too different.",
+        choices=MEETINGS,
     )
     outputs: str = option(
         "auto",
@@ -115,6 +132,7 @@ class Pairs(Piloted, Bounded):
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
         look_up("outputs", self.outputs, dict.fromkeys(OUTPUTS))
+        look_up("meetings", self.meetings, dict.fromkeys(MEETINGS))
         look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
         look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *PAIR_RANDOMIZERS)))
         if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
@@ -170,7 +188,7 @@ class Pairs(Piloted, Bounded):
         return PairwiseMean(
             self.kernel,
             self.inputs,
-            PairSample(matchings, met, facts.seed[:SEED_BYTES]),
+            PairSample(matchings, met, facts.seed[:SEED_BYTES], self._runs(facts, matchings)),
             facts.max_records_per_party,
             facts.inside,
             self.meet == "servers",
@@ -212,14 +230,35 @@ class Pairs(Piloted, Bounded):
         if facts.inside:
             return best_matchings(facts.records, zetas, sensitivity, budget)
         enough = enough_matchings(facts.records, zetas, sensitivity, budget)
-        return min(enough, self.most_automatic(facts.records))
+        return min(enough, self._most_automatic(facts))
 
-    def most_automatic(self, records: int) -> int:
-        """The most pairs of a record that `auto` asks for."""
-        if self.meet == "parties":
+    def most_by_servers(self, records: int) -> int:
+        """The most pairs of a record that `auto` asks two servers for."""
+        return max(MOST_AUTOMATIC, MOST_ANDS // (_ands(self.kernel) * max(1, records // 2)))
+
+    def _most_automatic(self, facts: Facts) -> int:
+        of_one_matching = _ands(self.kernel) * (facts.records // 2)
+        if self.meet == "servers":
+            return self.most_by_servers(facts.records)
+        if not self._meets_few(facts, MOST_AUTOMATIC):
             return MOST_AUTOMATIC
-        of_one_matching = max(1, self.kernel.circuit().ands) * (records // 2)
-        return max(MOST_AUTOMATIC, MOST_ANDS // of_one_matching)
+        # As many as leave a party with two others to meet, or three.
+        beside = facts.records * 3 // (facts.parties * 4) + 1
+        return max(MOST_AUTOMATIC, min(beside, MOST_ANDS_OF_PARTIES // of_one_matching))
+
+    def _meets_few(self, facts: Facts, matchings: int) -> bool:
+        if self.meet == "servers" or self.meetings == "all" or matchings >= rounds(facts.records):
+            return False
+        pairs, parties = matchings * facts.records // 2, math.comb(facts.parties, 2)
+        return self.meetings == "few" or min(pairs, parties) > MOST_MEETINGS
+
+    def _runs(self, facts: Facts, matchings: int) -> int:
+        """K parties of r records have K(1 + (L − 1)/2r) meetings in a run of L turns."""
+        if not self._meets_few(facts, matchings):
+            return 0
+        again = facts.parties / (2 * facts.records)
+        wanted = MOST_MEETINGS / facts.parties - matchings * again
+        return min(matchings, max(1, math.floor(wanted / (1 - again))))
 
     def bin_bounds(self) -> Bounds:
         """The bounds of the local model's bins. Raises `LocalError` if they are not known:
@@ -284,6 +323,7 @@ class Pairs(Piloted, Bounded):
         error = PairError.of(plan, noise, pairs)
         if noise is None and not error.drawing:
             return Answer(estimate, None, pairs, foretold=True)
+        remarks = (FEW_MEETINGS,) if plan.sample.runs and plan.max_records_per_party > 1 else ()
         interval = (
             of_one_output(error, float(means[0]), exact=noise is None)
             if len(means) == 1
@@ -294,7 +334,8 @@ class Pairs(Piloted, Bounded):
             interval = replace(interval, errors=np.array([_unit(kernel) * deviation]))
         # What the drawing of pairs adds follows from the means that were released.
         public = noise is not None and noise.law_is_public and not error.drawing
-        return Answer(estimate, interval, pairs, foretold=self._is_multiple(kernel) and public)
+        foretold = self._is_multiple(kernel) and public
+        return Answer(estimate, interval, pairs, remarks, foretold=foretold)
 
     def _is_multiple(self, kernel: Kernel) -> bool:
         return self.linear and len(kernel.outputs) == 1
@@ -334,6 +375,12 @@ class Pairs(Piloted, Bounded):
             raise LocalError(f"{self.name} needs at least two records")
         self.check_labels(holdings)
         return self.kernel.truth([holdings.column(name) for name in self.columns])
+
+
+@lru_cache(maxsize=64)
+def _ands(kernel: Kernel) -> int:
+    """Of one pair. Every party of a simulation makes the same plan."""
+    return max(1, kernel.circuit().ands)
 
 
 def _unit(kernel: Kernel) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 
 from tallyroom.protocols.categories import OTHER, format_categories, parse_categories
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.scaled import Mark, ScaledColumn, ScaledProduct
+from tallyroom.protocols.plans.scaled import Indicator, ScaledColumn, ScaledProduct
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import MAX_COLUMNS, Ranged
 from tallyroom.protocols.statistics.contract import Bounds, ReadsNames
@@ -71,7 +71,7 @@ class Factor:
         return f"C({column}{names})"
 
     @property
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[Indicator]:
         """A mark for each name but the first."""
         if not self.names:
             raise LocalError(
@@ -79,17 +79,17 @@ class Factor:
                 f"C({self.column}, NAME, NAME), the reference first, or give a --schema"
             )
         listed = self.names[:-1] if self.names[-1] == OTHER else self.names
-        return [Mark(self.column, listed, at) for at in range(1, len(self.names))]
+        return [Indicator(self.column, listed, at) for at in range(1, len(self.names))]
 
 
 @dataclass(frozen=True)
-class Term:
+class ModelTerm:
     """A product of factors, each of another column."""
 
     factors: tuple[Factor, ...]
 
     @classmethod
-    def parse(cls, text: str) -> "Term":
+    def parse(cls, text: str) -> "ModelTerm":
         """A text without `:` that is not C(…) is a column, whatever its signs are."""
         if len(text) > MAX_TEXT:
             raise LocalError(f"a term has at most {MAX_TEXT} characters")
@@ -107,9 +107,9 @@ class Term:
             return first.column
         return ":".join(map(str, self.factors))
 
-    def named(self, known: Mapping[str, str]) -> "Term":
+    def named(self, known: Mapping[str, str]) -> "ModelTerm":
         """With names that are known for columns of names, where it tells none itself."""
-        return Term(
+        return ModelTerm(
             tuple(
                 Factor.parse(f"C(`{each.column}`, {known[each.column]})")
                 if each.names == () and each.column in known
@@ -124,10 +124,10 @@ class Term:
         return prod(len(each.names) - 1 for each in self.factors if each.names)
 
     @property
-    def parts(self) -> Iterator["Term"]:
+    def parts(self) -> Iterator["ModelTerm"]:
         """The terms of fewer factors that a product is made of."""
         for size in range(1, len(self.factors)):
-            yield from map(Term, combinations(self.factors, size))
+            yield from map(ModelTerm, combinations(self.factors, size))
 
     def scaled(self, bounds: Mapping[str, Bounds]) -> list[ScaledColumn]:
         """The columns of the design that it stands for: one, or one for each combination of names
@@ -142,7 +142,9 @@ class Term:
         named = [each.marks for each in self.factors if each.names is not None]
         return [self._product(numbers, marks) for marks in product(*named)]
 
-    def _product(self, numbers: tuple[ScaledColumn, ...], marks: tuple[Mark, ...]) -> ScaledProduct:
+    def _product(
+        self, numbers: tuple[ScaledColumn, ...], marks: tuple[Indicator, ...]
+    ) -> ScaledProduct:
         found = {each.column: str(each) for each in marks}
         label = ":".join(found.get(each.column, each.column) for each in self.factors)
         ends = [1.0]
@@ -171,18 +173,18 @@ def parse_formula(text: str) -> tuple[str, tuple[str, ...]]:
     return _column(sides[0]), tuple(found)
 
 
-def _expanded(part: str) -> list[Term]:
+def _expanded(part: str) -> list[ModelTerm]:
     """`a*b` as `a`, `b` and `a:b`."""
     if part.strip() in ("1", "0", "-1"):
         raise LocalError("a formula always has an intercept: leave 1 and 0 out")
-    crossed = [Term.parse(each) for each in _split(part, "*")]
+    crossed = [ModelTerm.parse(each) for each in _split(part, "*")]
     if len(crossed) > MAX_FACTORS:
         raise LocalError(f"a product has at most {MAX_FACTORS} factors")
     found = []
     for size in range(1, len(crossed) + 1):
         for several in combinations(crossed, size):
             factors = tuple(factor for each in several for factor in each.factors)
-            found.append(Term.parse(":".join(map(str, factors))))
+            found.append(ModelTerm.parse(":".join(map(str, factors))))
     return found
 
 
@@ -220,7 +222,7 @@ def take_formula(asked: Any, target: str) -> None:
         object.__setattr__(asked, target, predicted)
         object.__setattr__(asked, "formula", "")
     terms = (x,) if isinstance(x, str) else tuple(x)
-    object.__setattr__(asked, "x", tuple(str(Term.parse(each)) for each in terms))
+    object.__setattr__(asked, "x", tuple(str(ModelTerm.parse(each)) for each in terms))
 
 
 class OfTerms(ReadsNames, Ranged):
@@ -234,8 +236,8 @@ class OfTerms(ReadsNames, Ranged):
         """The column that is predicted."""
 
     @cached_property
-    def _terms(self) -> tuple[Term, ...]:
-        return tuple(map(Term.parse, self.x))
+    def _terms(self) -> tuple[ModelTerm, ...]:
+        return tuple(map(ModelTerm.parse, self.x))
 
     def check_terms(self) -> None:
         """Raises `LocalError` for terms that no regression has."""

@@ -97,7 +97,17 @@ which there are as many of different classes as of one; and of n."""
 MOST_MET = 50_000
 """The most records that servers meet by themselves: pairs of more take minutes."""
 ONLY_PAIRS = (
-    *("pairs_per_party", "bits", "meet", "outputs", "bins", "rounding", "randomizer", "pilot"),
+    *(
+        "pairs_per_party",
+        "bits",
+        "meet",
+        "meetings",
+        "outputs",
+        "bins",
+        "rounding",
+        "randomizer",
+        "pilot",
+    ),
     "levels",
 )
 ONLY_CURVES = ("thresholds", "strategy")
@@ -116,7 +126,7 @@ def settled_auc(asked: Auc, where: PublicSetting, published: Mapping[str, Bounds
         return replace(asked, method="pairs")
     known = asked.column_bounds.get(asked.score) or published.get(asked.score)
     by_servers = replace(asked, method="pairs", meet="servers")
-    pairs = by_servers.most_automatic(where.records)
+    pairs = by_servers.most_by_servers(where.records)
     affordable = pairs > MOST_AUTOMATIC or where.records <= MOST_MET
     if where.meet and affordable and not asked.has_set(ONLY_CURVES):
         of_pairs = math.hypot(

@@ -62,6 +62,10 @@ class Reply:
     unpaid: str = ""
 
 
+ABSENT = -1
+"""Where a party is that has not joined."""
+
+
 class JobKind(Enum):
     HEAR = auto()  # a message
     PROCEED = auto()  # send the next part of what a block of parties has to say
@@ -97,6 +101,7 @@ class MessageLoop(ABC, Generic[Node]):
         self.servers = list(servers)
         self.coordinator = coordinator
         self.hosts: list[tuple[NDArray[np.uint32], Node]] = []
+        self._host_of = np.empty(0, dtype=np.intp)
         self.on_way = on_way
         self.finished: Done | Failed | None = None
         self._unfinished: deque[tuple[Node, bytes]] = deque()
@@ -105,6 +110,9 @@ class MessageLoop(ABC, Generic[Node]):
 
     def enter(self, ids: NDArray[np.uint32], host: Node) -> None:
         """A block of parties is here, and gets what was said to it before."""
+        missing = int(ids.max(initial=0)) + 1 - len(self._host_of)
+        self._host_of = np.pad(self._host_of, (0, max(0, missing)), constant_values=ABSENT)
+        self._host_of[ids] = len(self.hosts)
         self.hosts.append((ids, host))
         early, self._early = self._early, []
         for message in early:
@@ -170,14 +178,15 @@ class MessageLoop(ABC, Generic[Node]):
             station = self.servers[int(message.receivers[0])] if to_server else self.coordinator
             self.post(Job(station, JobKind.HEAR, message.run, message))
             return
-        absent = np.ones(len(message.receivers), dtype=bool)
-        for ids, host in self.hosts:
-            mine = np.isin(message.receivers, ids)
-            if mine.any():
-                self.post(Job(host, JobKind.HEAR, message.run, _part(message, mine)))
-                absent &= ~mine
-        if absent.any():
-            self._early.append(_part(message, absent))
+        known = message.receivers < len(self._host_of)
+        at = np.full(len(known), ABSENT)
+        at[known] = self._host_of[message.receivers[known]]
+        for place in np.unique(at).tolist():
+            part = _part(message, at == place)
+            if place == ABSENT:
+                self._early.append(part)
+            else:
+                self.post(Job(self.hosts[place][1], JobKind.HEAR, message.run, part))
 
     def role_of(self, node: Node) -> Role:
         if node is self.coordinator:

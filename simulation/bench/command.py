@@ -31,6 +31,7 @@ BENCHMARKS = {
         "peers",
         "processes",
         "reading",
+        "waiting",
         "scale",
         "metering",
         "noise",

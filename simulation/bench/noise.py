@@ -1,7 +1,12 @@
-"""Drawing noise: a million discrete Gaussians beside a million discrete Laplace noises.
+"""Drawing noise, and what is told from it.
 
-Both laws have the same standard deviation, and each row's ratio is our rate divided by that of
-discrete Laplace: 0.67 is one and a half times its time. Shares are those of one party of ten.
+A million discrete Gaussians beside a million discrete Laplace noises: both laws have the same
+standard deviation, and each row's ratio is our rate divided by that of discrete Laplace: 0.67 is
+one and a half times its time. Shares are those of one party of ten.
+
+Strategies of curves: how many noisy curves a second are estimated, and the seconds that the
+variances of a new shape take (`settle_seconds`), and of one that was seen before
+(`again_seconds`).
 """
 
 from collections.abc import Callable
@@ -10,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from tallyroom.protocols.privacy.curves import CURVES
 from tallyroom.protocols.privacy.discrete_gaussian import discrete_gaussian
 from tallyroom.protocols.privacy.gaussian import DiscreteGaussian
 from tallyroom.protocols.privacy.laplace import discrete_laplace
@@ -20,9 +26,14 @@ from tallyroom.simulation.bench.row import Row, seconds
 MILLION = 10**6
 SCALES = (1, 6, 1000, 10**9)
 SHARES = 10
+POINTS = 1 << 16
 
 
-def rows(count: int = MILLION, repeats: int = 3) -> list[Row]:
+def rows(count: int = MILLION, repeats: int = 3, points: int = POINTS) -> list[Row]:
+    return _draws(count, repeats) + [_strategy(name, points, repeats) for name in CURVES]
+
+
+def _draws(count: int, repeats: int) -> list[Row]:
     randomness = Randomness.from_seed(1, "bench")
     found = []
     for scale in SCALES:
@@ -43,6 +54,20 @@ def rows(count: int = MILLION, repeats: int = 3) -> list[Row]:
         partial(gaussians.draw_shares, one, SHARES, some, randomness),
     )
     return found
+
+
+def _strategy(name: str, points: int, repeats: int) -> Row:
+    settled = [seconds(lambda: CURVES[name](points).mean_variance(1.0), 1) for _ in range(2)]
+    strategy = CURVES[name](points)
+    released = np.random.default_rng(1).normal(0.0, 100.0, strategy.released)
+    told = seconds(partial(strategy.estimate, released, MILLION), repeats)
+    return Row(
+        f"{name}-{points}",
+        1 / told,
+        "curves/s",
+        {},
+        {"seconds": told, "settle_seconds": settled[0], "again_seconds": settled[1]},
+    )
 
 
 def _both(

@@ -27,10 +27,10 @@ def rows(records: int = RECORDS) -> list[Row]:
         path = Path(folder) / "people.csv"
         _write(path, records)
         asked = ("run", "mean", "--data", f"{path}?value=age", "--lower", "0", "--upper", "120")
-        ours, peak = _cost(TALLY, *asked)
+        ours, peak = cost(TALLY, *asked)
         ratios = {}
         if find_spec("pandas") is not None:
-            ratios["pandas"] = ours / _cost(PANDAS, str(path))[0]
+            ratios["pandas"] = ours / cost(PANDAS, str(path))[0]
     details = {"cpu_seconds": ours, "peak_mb": peak / 2**20}
     return [Row(f"csv-mean-{records}", records / ours, "records/s", ratios, details)]
 
@@ -44,9 +44,9 @@ def _write(path: Path, records: int) -> None:
         file.writelines(f"{age},{code},{share:.6f}\n" for age, code, share in lines)
 
 
-def _cost(program: str, *arguments: str) -> tuple[float, int]:
-    """The fewest CPU seconds, and the least peak of memory in bytes, of several processes. Raises
-    `LocalError` if one fails."""
+def cost(program: str, *arguments: str) -> tuple[float, int]:
+    """The fewest CPU seconds, and the least peak of memory in bytes, of several processes, with
+    those that they started. Raises `LocalError` if one fails."""
     seconds, peaks = [], []
     for _ in range(REPEATS):
         command = [sys.executable, "-c", program, *arguments]
@@ -54,7 +54,7 @@ def _cost(program: str, *arguments: str) -> tuple[float, int]:
         child = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet)
         _, status, usage = os.wait4(child, 0)
         if status:
-            raise LocalError(f"the process that reads {arguments[0]!r} failed")
+            raise LocalError(f"the process that was given {' '.join(arguments)!r} failed")
         seconds.append(usage.ru_utime + usage.ru_stime)
         peaks.append(usage.ru_maxrss * 1024)
     return min(seconds), min(peaks)

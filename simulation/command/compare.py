@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tallyroom.simulation.command.messages import warn
 from tallyroom.simulation.compared_programs import ComparedProgram
-from tallyroom.simulation.comparison import HEADS, LEGEND, compare
+from tallyroom.simulation.comparison import HEADS, LEGEND, TIME_HEADS, TIME_LEGEND, compare
 from tallyroom.simulation.reports.terminal import show_table
 from tallyroom.simulation.result import Result
 
@@ -31,6 +31,8 @@ def compare_aggregators(
         return
     show_table(HEADS, [row.cells() for row in comparison.everything])
     print(f"\n{LEGEND}\n")
+    show_table(TIME_HEADS, [row.time_cells() for row in comparison.rows])
+    print(f"\n{TIME_LEGEND}\n")
     for row in comparison.everything:
         print(f"{row.aggregator}: {row.behaviour}")
     for spec, reason in comparison.unable:

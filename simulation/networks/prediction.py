@@ -1,15 +1,13 @@
 """Predicts a run's time on the network from its bill: rounds follow each other, links of one round
 work in parallel, and every participant has one line of the profile's rate."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
 
 import numpy as np
 
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.protocols.wire.meter import Bill
-from tallyroom.simulation.networks.network import Network, network_of
-from tallyroom.simulation.networks.profile import PROFILES
+from tallyroom.simulation.networks.network import Network
 
 SETTLING = 2
 """One-way delays of the call for the servers' accounts."""
@@ -27,13 +25,23 @@ CALLING = CONNECTING + 2
 """One-way delays until a party can call another directly."""
 
 
-def network_seconds(bill: Bill, network: Network) -> float:
-    """Adds up, for each round, the longest delay and the time of the slowest line."""
-    delays: dict[int, float] = {}
+Times = defaultdict[Role, float]
+
+
+def _far_end(one: Role, other: Role) -> Role:
+    """Of a link, the end that is not the coordinator's: a party's if there is one."""
+    return next(role for role in (Role.PARTY, Role.SERVER, one) if role in (one, other))
+
+
+def _rounds(bill: Bill, network: Network) -> Times:
+    """Adds up, for each round, the longest delay and the time of the slowest line, by the role that
+    has them."""
+    delays: dict[int, tuple[float, Role]] = {}
     lines: dict[int, dict[tuple[Role, int, bool], float]] = {}
     for link, account in bill.accounts.items():
         path = network.between(link.sender, link.receiver)
-        delays[link.round] = max(delays.get(link.round, 0.0), path.seconds(0))
+        delay = path.seconds(0), _far_end(link.sender, link.receiver)
+        delays[link.round] = max(delays.get(link.round, delay), delay)
         busy = lines.setdefault(link.round, {})
         size = float(account.bytes.sum())
         most = float(np.max(account.bytes, initial=0))
@@ -45,7 +53,12 @@ def network_seconds(bill: Bill, network: Network) -> float:
             line = network.line(role)
             seconds = load / (line.rate * (1 - line.loss))
             busy[role, at, sends] = busy.get((role, at, sends), 0.0) + seconds
-    return sum(delays[each] + max(lines[each].values()) for each in delays)
+    found: Times = defaultdict(float)
+    for each, (longest, role) in delays.items():
+        found[role] += longest
+        (busiest, _, _), seconds = max(lines[each].items(), key=lambda line: line[1])
+        found[busiest] += seconds
+    return found
 
 
 def acknowledgements(bill: Bill) -> Counter[Role]:
@@ -75,36 +88,25 @@ def acknowledgements(bill: Bill) -> Counter[Role]:
     )
 
 
-def waiting_seconds(bill: Bill, network: Network, first: bool) -> float:
-    """The network time of a question between processes. The `first` question of a federation is
-    asked while parties still join, so its connections are included."""
-    waited = network_seconds(bill, network)
+def network_times(bill: Bill, network: Network, first: bool) -> Times:
+    """The network time of a question between processes, by the role that it is spent with. The
+    `first` question of a federation is asked while parties still join, so its connections are
+    included."""
+    found = _rounds(bill, network)
     for role, delays in acknowledgements(bill).items():
-        waited += delays * network.between(Role.COORDINATOR, role).seconds(0)
+        found[role] += delays * network.between(Role.COORDINATOR, role).seconds(0)
     if first:
-        waited += JOINING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
-        waited += CONNECTING * network.between(Role.PARTY, Role.SERVER).seconds(0)
         pairs = {link.receiver for link in bill.accounts if link.phase is Phase.PAIR}
-        if pairs:
-            waited += MEETING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
+        joining = JOINING + MEETING * bool(pairs)
+        found[Role.PARTY] += joining * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
+        found[Role.PARTY] += CONNECTING * network.between(Role.PARTY, Role.SERVER).seconds(0)
         if Role.PARTY in pairs and Role.COORDINATOR not in pairs:
-            waited += CALLING * network.between(Role.PARTY, Role.PARTY).seconds(0)
-    return waited
+            found[Role.PARTY] += CALLING * network.between(Role.PARTY, Role.PARTY).seconds(0)
+    return found
 
 
-def split(bill: Bill, seconds: Mapping[str, float], network: Network) -> dict[str, object]:
-    """Splits a run's time into network and computing, and predicts it for other networks."""
-    first = "start" in seconds
-    whole = sum(each for phase, each in seconds.items() if phase != "start")
-    waited = min(whole, waiting_seconds(bill, network, first))
-    return {
-        "network_seconds": waited,
-        "computing_seconds": whole - waited,
-        "predicted_seconds": {
-            name: whole - waited + waiting_seconds(bill, network_of(name), first)
-            for name in PROFILES
-        },
-    }
+def network_seconds(bill: Bill, network: Network, first: bool) -> float:
+    return sum(network_times(bill, network, first).values())
 
 
 def server_bytes(bill: Bill) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from tallyroom.protocols.errors import LocalError, TallyError
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.simulation.networks.network import network_of
-from tallyroom.simulation.networks.prediction import server_bytes, waiting_seconds
+from tallyroom.simulation.networks.prediction import network_seconds, server_bytes
 from tallyroom.simulation.networks.profile import PROFILES
 from tallyroom.simulation.planning.rehearsal import FEW, Part, Rehearsal
 from tallyroom.simulation.result import Result
@@ -222,7 +222,7 @@ def _numbers(result: Result) -> dict[str, float]:
         "server": float(server_bytes(bill)),
         "total": float(bill.total.bytes),
         "computing": sum(v for k, v in result.seconds.items() if k != "start"),
-        **{name: waiting_seconds(bill, network_of(name), True) for name in PROFILES},
+        **{name: network_seconds(bill, network_of(name), True) for name in PROFILES},
     }
 
 

@@ -105,7 +105,7 @@ class Rehearsal:
             return 1.0, part.parties, 0.0, plan.sample.count(part.rows)
         holdings = self._records(part).deal(self._parties(part))
         party = np.repeat(np.arange(part.parties), holdings.counts)
-        ends = np.sort(party[plan.sample.pairs(part.rows)], axis=1)
+        ends = np.sort(party[plan.sample.pairs_of_parties(holdings.counts)], axis=1)
         between = ends[ends[:, 0] != ends[:, 1]]
         meetings = np.unique(between[:, 0] * part.parties + between[:, 1])
         return 1.0, part.parties, len(meetings), len(between)

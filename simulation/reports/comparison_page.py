@@ -10,7 +10,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
-from tallyroom.simulation.comparison import HEADS, LEGEND, AggregatorComparison
+from tallyroom.simulation.comparison import (
+    HEADS,
+    LEGEND,
+    TIME_HEADS,
+    TIME_LEGEND,
+    AggregatorComparison,
+)
 from tallyroom.simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
@@ -78,17 +84,21 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def comparison_page(comparison: AggregatorComparison, plot: Path) -> str:
-    """A single page that contains the plot."""
-    notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
-    head = "".join(f"<th>{name}</th>" for name in HEADS)
-    found = [row.cells() for row in comparison.everything]
+def _table(heads: Sequence[str], found: Sequence[Sequence[str]], legend: str) -> str:
+    head = "".join(f"<th>{name}</th>" for name in heads)
     rows = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in found
     )
+    table = f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+    return f"{table}\n<p>{html.escape(legend)}</p>\n"
+
+
+def comparison_page(comparison: AggregatorComparison, plot: Path) -> str:
+    """A single page that contains the plot."""
+    notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
     body = f"{notes}\n{image(plot)}\n"
-    body += f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>\n'
-    body += f"<p>{LEGEND}</p>\n"
+    body += _table(HEADS, [row.cells() for row in comparison.everything], LEGEND)
+    body += _table(TIME_HEADS, [row.time_cells() for row in comparison.rows], TIME_LEGEND)
     models = ((row.aggregator, row.behaviour) for row in comparison.everything)
     body += f"<h2>Threat models</h2>{pairs(models)}\n"
     if comparison.unable:

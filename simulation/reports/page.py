@@ -8,8 +8,10 @@ from pathlib import Path
 
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.simulation.reports.figures import communication_figure, estimate_figure
-from tallyroom.simulation.reports.tables import counted, error_parts, spread, texts
+from tallyroom.simulation.reports.latex import latex
+from tallyroom.simulation.reports.tables import counted, error_parts, spread, texts, words_of
 from tallyroom.simulation.result import Result, version
+from tallyroom.simulation.times import Times
 
 MOST_ROWS = 32
 
@@ -26,6 +28,14 @@ font-variant-numeric:tabular-nums;overflow-wrap:normal}
 padding:.5rem 1rem}
 .wide{overflow-x:auto}.wide td{overflow-wrap:normal}
 """
+
+
+def write_paper(result: Result, folder: Path) -> Path:
+    """Writes the table of the answer for a paper, at most `MOST_ROWS` rows of it."""
+    path = folder / "estimate.tex"
+    heads, rows = result.table()
+    path.write_text(latex(heads, texts(spread(rows, MOST_ROWS))), encoding="utf-8")
+    return path
 
 
 def write_report(result: Result, folder: Path) -> list[Path]:
@@ -62,7 +72,7 @@ def _page(result: Result, plots: list[Path]) -> str:
         answer += [(name, f"rmse {part['rmse']:.4g}") for name, part in error_parts(result)]
     caught = f"<h2>Caught</h2>{pairs(result.caught_by_name)}" if result.caught else ""
     times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
-    times |= _network(result.network_times)
+    times |= _parts(result.times)
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
@@ -84,16 +94,10 @@ def _page(result: Result, plots: list[Path]) -> str:
     return page(title, body)
 
 
-def _network(times: Mapping[str, object]) -> dict[str, float]:
-    """Times on the emulated network and off it, and the predicted times on other networks."""
-    found: dict[str, float] = {}
-    for name, spent in times.items():
-        match spent:
-            case float():
-                found[name.replace("_seconds", "").replace("network", "on the network")] = spent
-            case Mapping():
-                found |= {f"predicted, {where}": float(each) for where, each in spent.items()}
-    return found
+def _parts(times: Times) -> dict[str, float]:
+    """Where the time went, and what it would be on other networks."""
+    parts = {words_of(name): each for name, each in (times.parts | times.of_roles).items()}
+    return parts | {f"predicted, {where}": each for where, each in times.elsewhere.items()}
 
 
 def _origin(result: Result) -> list[tuple[str, object]]:

@@ -7,6 +7,11 @@ from tallyroom.simulation.result import Result
 Row = Sequence[float | str]
 
 
+def words_of(column: str) -> str:
+    """The name of a column as text: "party computing" for `party_computing_seconds`."""
+    return column.removesuffix("_seconds").replace("_", " ")
+
+
 def counted(number: object, one: str, several: str) -> str:
     """A number with its noun: "1 round", "12,000 messages"."""
     return f"{number:,} {one if number == 1 else several}"

@@ -13,6 +13,7 @@ from tallyroom.simulation.reports.tables import counted, error_parts, spread, te
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress as RunProgress
 from tallyroom.simulation.runtimes import Report, silent
+from tallyroom.simulation.times import Times
 
 MOST_ROWS = 12
 
@@ -150,12 +151,19 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} {noun}"
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"
-    if times := result.network_times:
-        others = times["predicted_seconds"]
-        assert isinstance(others, dict)
-        listed = ", ".join(f"{each:.2f} s ({name})" for name, each in others.items())
-        waited, computed = times["network_seconds"], times["computing_seconds"]
-        yield "network", f"{waited:.2f} s, computing {computed:.2f} s; elsewhere about {listed}"
+    yield from _time_lines(result.times)
+
+
+def _time_lines(times: Times) -> Iterator[tuple[str, str]]:
+    """Where the time of more than computing went."""
+    if not (times.waiting or times.network):
+        return
+    parts = {"waiting": times.waiting, "network": times.network, "computing": times.computing}
+    told = " + ".join(f"{name} {each:.2f} s" for name, each in parts.items() if each)
+    yield "", f"{times.wall:.2f} s = {told}"
+    if times.elsewhere:
+        listed = ", ".join(f"{each:.2f} s ({name})" for name, each in times.elsewhere.items())
+        yield "", f"on other networks, with nobody to wait for, about {listed}"
 
 
 def _error_words(error: Mapping[str, float]) -> str:

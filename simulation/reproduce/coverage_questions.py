@@ -155,7 +155,7 @@ def columns_of(records: int, made_up: bool = False) -> dict[str, dict[str, Colum
         shuffles = [generator.permutation(size) for _ in range(math.ceil(records / size))]
         places = np.concatenate(shuffles)[:records]
         found[data] = {name: column[places] for name, column in columns.items()}
-    found[PEOPLE]["time"] = np.arange(records) % TIMES + 1.0
+    found[PEOPLE]["time"] = (np.arange(records) % TIMES + 1).astype(np.float64)
     return found
 
 

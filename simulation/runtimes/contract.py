@@ -74,7 +74,8 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together, `prepare_cpu_seconds` how much
-    of it for what does not depend on data; transport is not in it.
+    of it for what does not depend on data; transport is not in it. For `waiting_seconds` the run
+    waited until deadlines for those that did not answer.
     `refused` counts what was left out of the sum and cannot be attributed to a party, `lost_pairs`
     those that were to meet and are not in the sum. `reused` says that it is of an earlier release
     of the same data. `question` is what was asked. `refusals` are the first of the `refusing`
@@ -98,6 +99,7 @@ class Opened:
     evidence: Evidence | None = None
     authority: bytes = b""
     prepare_cpu_seconds: float = 0.0
+    waiting_seconds: float = 0.0
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
         """Raises `AnswerRefused` unless the servers signed for this answer to this question."""

@@ -9,6 +9,7 @@ from tallyroom.simulation.result import version
 from tallyroom.simulation.sweep.journal import Row, SweepJournal
 from tallyroom.simulation.sweep.machines import Machines
 from tallyroom.simulation.sweep.specification import GridRun, Specification
+from tallyroom.simulation.sweep.summary import write_summary
 from tallyroom.simulation.sweep.table import write_table
 from tallyroom.simulation.sweep.work import check, work
 from tallyroom.simulation.sweep.workers import Pool, Workers
@@ -39,7 +40,8 @@ def conduct(
     workers: "int | Pool[GridRun, Row]",
     report: Report = _quiet,
 ) -> Swept:
-    """Does the runs that the journal in `folder` lacks, then writes the table and the plot.
+    """Does the runs that the journal in `folder` lacks, then writes the table, its summary
+    and the plot.
 
     `workers` is the number of processes on this machine, or a pool that does the runs
     (`on_cluster`). `report` is called with the number of finished runs and their total. Raises
@@ -67,6 +69,7 @@ def conduct(
             raise RunFailed(f"{error}; {_kept(done, len(runs))}") from None
         rows = [journal.rows[run.key] for run in runs]
     files = [write_table(rows, folder, specification.format), machines.path]
+    files += write_summary(rows, folder)
     if specification.plot is not None:
         from tallyroom.simulation.sweep.drawing import draw
 

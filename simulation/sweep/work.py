@@ -96,6 +96,8 @@ def measured(result: "Result") -> Row:
         "rounds": result.bill.rounds,
         "delta_spent": result.privacy.delta,
         "seconds": sum(result.seconds.values()),
+        **result.times.parts,
+        **result.times.of_roles,
         "server_cpu_seconds": result.server_cpu_seconds,
         "cpu_seconds": sum(use["cpu_seconds"] for use in result.roles.values()),
         "peak_bytes": max((use["peak_bytes"] for use in result.roles.values()), default=None),

@@ -17,7 +17,7 @@ from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation import Federation
 from tallyroom.simulation.networks.network import Network, everywhere, network_of
-from tallyroom.simulation.networks.prediction import split, waiting_seconds
+from tallyroom.simulation.networks.prediction import network_seconds
 from tallyroom.simulation.networks.profile import PROFILES, Profile, profile_of
 from tallyroom.simulation.networks.relay import Luck, Proxied, RelayDirection, RelayLine, Relays
 from tallyroom.simulation.result import Result
@@ -76,10 +76,8 @@ def test_a_prediction_is_within_a_quarter_of_the_emulated_time(
         emulated = asked_twice(network, aggregator, questions, peer)
         ratios = []
         for first, one, other in zip((True, False), told, emulated, strict=True):
-            times = split(one.bill, one.seconds, network_of(MEASURED))
-            computing = times["computing_seconds"]
-            assert isinstance(computing, float)
-            predicted = computing + waiting_seconds(one.bill, network_of(network), first)
+            times = one.times
+            predicted = times.computing + network_seconds(one.bill, network_of(network), first)
             ratios.append((predicted / spent(one), predicted / spent(other)))
         tries.append(ratios)
         close = all(right == pytest.approx(1, rel=WITHIN) for _, right in ratios)
@@ -109,7 +107,7 @@ def test_delays_are_those_that_emulated_runs_took(
     for others is tested above, at other delays."""
     with Federation(4, None, aggregator, data=VALUES, seed=1, peer="relay") as federation:
         bill = federation.run(statistic, 1).bill
-    assert waiting_seconds(bill, everywhere(Profile(delay=1.0)), first=False) == delays
+    assert network_seconds(bill, everywhere(Profile(delay=1.0)), first=False) == delays
 
 
 def test_profiles_are_read() -> None:

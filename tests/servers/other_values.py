@@ -62,6 +62,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "meet": lambda value: "servers" if value == "parties" else "parties",
+    "meetings": lambda value: "few" if value == "auto" else "auto",
     "outputs": lambda value: "weighed" if value == "auto" else "auto",
     "k": lambda value: value + 1,
     "pilot": lambda value: (0.1, 0.2),

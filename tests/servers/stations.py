@@ -4,20 +4,24 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
+import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tallyroom.protocols.identity.certificates import Credentials, Identity, new_key
 from tallyroom.protocols.identity.enrolment import Token, certificate_request
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_channel, open_enrolment_channel
 from tallyroom.protos.identity_files import read_identity
-from tallyroom.protos.tally_pb2_grpc import EnrolmentStub
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, EnrolmentStub
 from tallyroom.servers.coordinator_process import run_coordinator
 from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.enrolment import EnrolmentConfig
@@ -27,6 +31,9 @@ from tallyroom.servers.process import ServerConfig, run_server
 SECONDS = 10.0
 COORDINATOR = Identity(Role.COORDINATOR)
 SERVER = Identity(Role.SERVER, 0, 0)
+
+
+QUESTION = Question(Mean(value="v", lower=0.0, upper=1.0), "additive", None, Placement.EACH_SERVER)
 
 
 @dataclass(frozen=True)
@@ -138,3 +145,22 @@ async def knock(target: str, expected: Identity, shown: Credentials) -> grpc.Sta
     async with open_channel(target, expected, shown) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         return await refusal(check(health_pb2.HealthCheckRequest(), timeout=SECONDS))
+
+
+async def failure(coordinator: str, room: Federation, deadline: float = 0.3) -> str:
+    """One party is here and never answers; why the question fails."""
+    shown = room.issue(Identity(Role.PARTY, 0, 0), dt.timedelta(days=1))
+    analyst = read_identity(room.folder / "analyst", Role.ANALYST)
+    joining = pb.JoinRequest(
+        parties=np.array([0], dtype="<u4").tobytes(), records=np.array([5], dtype="<u4").tobytes()
+    )
+    async with (
+        open_channel(coordinator, COORDINATOR, shown) as party,
+        open_channel(coordinator, COORDINATOR, analyst) as channel,
+    ):
+        await CoordinatorStub(party).Join(joining, timeout=SECONDS)
+        question = pb.Question(json=replace(QUESTION, deadline=deadline).encode())
+        async for event in CoordinatorStub(channel).Ask(question, timeout=60.0):
+            if event.WhichOneof("kind") == "failure":
+                return str(event.failure.reason)
+    raise AssertionError("it did not fail")

@@ -23,6 +23,7 @@ CERTIFIES = {
     "parties/membership.py",
     "parties/peers.py",
     "parties/signing.py",
+    "protos/shown.py",
     "servers/enrolment.py",
     "servers/federation_folder.py",
     "servers/registry.py",

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.simulation.comparison import TIME_HEADS
 from tallyroom.simulation.reports.comparison_page import LOGARITHMIC_FROM, comparison_figure
+from tallyroom.simulation.times import PARTS
 from tests.conftest import Done, Tally
 
 PARTIES = ("--parties", 12, "--seed", 4)
@@ -53,6 +55,8 @@ def test_rows_are_those_of_single_runs(tally_here: Tally) -> None:
         assert row["total_bytes"] == alone["communication"]["total_bytes"]
         assert row["rounds"] == alone["communication"]["rounds"]
         assert row["server_cpu_seconds"] > 0
+        parts = sum(row[f"{name}_seconds"] for name in ("waiting", "network", "computing"))
+        assert row["wall_seconds"] == pytest.approx(parts)
         kind = aggregator_named(row["aggregator"])
         assert row["behaviour"] == kind.threat_model(row["servers"]).behaviour
     deviations = [row["expected_rmse"] for row in found["aggregators"]]
@@ -67,7 +71,8 @@ def test_the_run_command_takes_the_statistic_as_an_option(tally_here: Tally) -> 
     same = compared(tally_here("compare", "ecdf", *both, "--thresholds", 4, *PARTIES, "--json"))
     for document in (found, same):
         for row in document["aggregators"]:
-            del row["server_cpu_seconds"]
+            for time in ("server_cpu_seconds", *PARTS):
+                del row[time]
     assert found == same
 
 
@@ -78,7 +83,11 @@ def test_a_table_for_people(tally_here: Tally) -> None:
     for head in ("rmse", "expected", "bytes", "CPU", "rounds", "collude", "caught"):
         assert head in lines[0]
     at = lines[0].index("caught")
-    table = lines[: lines.index("")]
+    blank = lines.index("")
+    table = lines[:blank]
+    times = lines[blank + 3 : lines.index("", blank + 3)]
+    assert times[0].split() == list(TIME_HEADS)
+    assert len(times) == len(table)
     for line in table[1:]:
         assert line[at:].startswith("party-3")
     assert max(map(len, table)) <= 80
@@ -94,7 +103,7 @@ def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> 
     found = compared(tally_here(*words, "--out", "a/b", "--json"))
     folder = tmp_path / "work" / "a" / "b"
     names = {path.name for path in folder.iterdir()}
-    files = {f"comparison.{kind}" for kind in ("json", "csv", "png", "html")}
+    files = {f"comparison.{kind}" for kind in ("json", "csv", "tex", "png", "html")}
     assert names == files | {"progress.json"}
     assert json.loads((folder / "comparison.json").read_text()) == found
     with (folder / "comparison.csv").open() as file:
@@ -102,10 +111,13 @@ def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> 
     assert rows.keys() == set(aggregator_names())
     for row in found["aggregators"]:
         written = rows[row["aggregator"]]
-        for key in ("rmse", "party_bytes", "server_cpu_seconds", "rounds"):
+        for key in ("rmse", "party_bytes", "server_cpu_seconds", "rounds", *PARTS):
             assert float(written[key]) == row[key]
     assert rows["fss"]["reason"].startswith("fss compares")
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    paper = (folder / "comparison.tex").read_text()
+    assert paper.count(r"\begin{tabular}") == 2
+    assert all(paper.count(f"\n{name} & ") == 2 for name in ("curator", "additive"))
     page = (folder / "comparison.html").read_text()
     assert page.count("data:image/png;base64,") == 1
     assert "Could not answer" in page

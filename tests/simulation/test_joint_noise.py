@@ -54,6 +54,38 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
     assert checked not in twice.privacy.threat_model
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "bins", "security"),
+    [("additive", 1000, ""), ("prio3", 200, ""), ("additive", 200, "covert")],
+)
+def test_gaussian_noise_of_a_release_is_the_curators(
+    aggregator: str, bins: int, security: str
+) -> None:
+    """n = bins, alpha 1e-9: discrete Gaussian of σ² = 2000, of two tables, drawn once."""
+    histogram = Histogram(value="value", bins=bins)
+    with Federation(parties=3, aggregator=aggregator, data=DATA) as federation:
+        result = federation.run(
+            histogram, "rho 1/2000", noise="joint", noise_law="gaussian", security=security
+        )
+    noise = np.rint(errors_of(result)).astype(np.int64)
+    support = np.arange(-300, 301)
+    chances = np.exp(-(support**2) / 4000)
+    assert fits(noise, support, chances / chances.sum()) > ALPHA
+    assert result.deviations[0] ** 2 == pytest.approx(2000)
+    assert result.privacy.loss.rho == Fraction(1, 2000)
+    assert 0 < result.privacy.delta <= 2.0**-40
+
+
+def test_joint_gaussian_noise_takes_at_most_twice_the_bytes_of_laplace_noise() -> None:
+    """A curve by the strategy of either law, at what both are granted."""
+    curve = Ecdf(value="value", thresholds=64)
+    with Federation(parties=3, data=DATA, seed=4) as federation:
+        laplace = federation.run(curve, 1.0, noise="joint", delta=1e-6)
+        gaussian = federation.run(curve, 1.0, noise="joint", noise_law="gaussian", delta=1e-6)
+    sent = [each.bill.by_phase()["prepare"].bytes for each in (laplace, gaussian)]
+    assert sent[1] <= 2 * sent[0]
+
+
 @pytest.mark.parametrize("aggregator", ["fss", "fss?verified=yes"])
 def test_a_curve_of_keys_errs_as_it_says(aggregator: str) -> None:
     """The root mean square of errors over deviations, at 64 points of a tree: within a factor 3."""

@@ -14,6 +14,7 @@ from tallyroom.protocols.statistics.option import OTHERS, SURVIVAL, TOPICS
 from tallyroom.protocols.studies import studies
 from tallyroom.simulation.command.catalogue import CATALOGUES
 from tallyroom.simulation.reports.tables import counted
+from tallyroom.simulation.times import PARTS
 from tests.conftest import Tally
 
 TOP = {
@@ -69,7 +70,8 @@ def test_the_object_has_exactly_the_designed_keys(tally_here: Tally) -> None:
     assert bill["party_bytes"].keys() == {"mean", "max"}
     for part in (*bill["phases"].values(), *bill["links"].values()):
         assert part.keys() == {"bytes", "messages"}
-    assert found["timing"].keys() == {"total_seconds", "server_cpu_seconds", "phases"}
+    whole = {"total_seconds", "server_cpu_seconds", "phases"}
+    assert found["timing"].keys() == {*whole, *PARTS}
     assert 0 < found["timing"]["server_cpu_seconds"] < 10
     assert (found["schema"], found["statistic"]) == (1, "mean")
     assert (found["privacy"]["epsilon"], found["privacy"]["delta"]) == (1.0, 0.0)
@@ -168,6 +170,7 @@ def test_out_has_everything_and_the_table_adds_up(tally_here: Tally, tmp_path: P
         "progress.json",
         "communication.csv",
         "estimate.csv",
+        "estimate.tex",
         "estimate.png",
         "communication.png",
         "report.html",

@@ -27,9 +27,11 @@ from tallyroom.protocols.privacy.noise_law import Sensitivity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.receipts import RECEIPT_BYTES
+from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.simulation import Federation
 from tallyroom.storage.ledger import Ledger
 from tests.protocols.pairwise.gathering import held
 from tests.samples import a_message, a_query
@@ -161,7 +163,11 @@ def events(view: View, parties: int, second: bool, seed: int, law: str = "laplac
 
 def measured_epsilon(view: View, parties: int, law: str = "laplace", delta: float = 0.0) -> float:
     with_record = events(view, parties, second=False, seed=1, law=law)
-    without = events(view, parties, second=True, seed=2, law=law)
+    return proven(with_record, events(view, parties, second=True, seed=2, law=law), delta)
+
+
+def proven(with_record: int, without: int, delta: float) -> float:
+    """The ε that so many events of TRIALS prove."""
     least = stats.beta.ppf(ALPHA, with_record, TRIALS - with_record + 1)
     most = stats.beta.ppf(1 - ALPHA, without + 1, TRIALS - without)
     return math.log(max(least - delta, 1e-9) / most)
@@ -224,10 +230,40 @@ def test_no_more_than_rho_can_be_measured(view: View, parties: int) -> None:
     assert measured_epsilon(view, parties, "gaussian") > 0.3
 
 
+def joint_events(second: bool) -> int:
+    """What comes up in one release of two servers that draw its noise together."""
+    places = (2 * np.arange(TRIALS) + 0.5 + second) / (2 * TRIALS)
+    histogram = Histogram(lower=0.0, upper=1.0, bins=2 * TRIALS)
+    with Federation(parties=1, data={"value": places}) as federation:
+        result = federation.run(histogram, f"rho {RHO}", noise="joint", noise_law="gaussian")
+    first, other = shape_of(result.estimate).values().reshape(TRIALS, 2).T
+    return int(np.count_nonzero(first > other))
+
+
+def joint_epsilon(delta: float) -> float:
+    return proven(joint_events(second=False), joint_events(second=True), delta)
+
+
+def test_no_more_than_rho_can_be_measured_of_joint_noise() -> None:
+    assert joint_epsilon(DELTA) < granted_epsilon()
+    assert joint_epsilon(0.0) > 0.3
+
+
 @each_gaussian_view
 def test_the_estimator_catches_gaussian_noise_that_was_halved(
     monkeypatch: pytest.MonkeyPatch, view: View, parties: int
 ) -> None:
+    halve(monkeypatch)
+    assert measured_epsilon(view, parties, "gaussian", DELTA) > granted_epsilon()
+
+
+def test_the_estimator_catches_joint_noise_that_was_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    halve(monkeypatch)
+    assert joint_epsilon(DELTA) > granted_epsilon()
+
+
+def halve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the deviation that is due."""
     calibrated = DiscreteGaussian.calibrated
 
     def half(loss: PrivacyLoss, sensitivity: Sensitivity, shares: int = 1) -> DiscreteGaussian:
@@ -236,4 +272,3 @@ def test_the_estimator_catches_gaussian_noise_that_was_halved(
 
     monkeypatch.setattr(DiscreteGaussian, "calibrated", half)
     monkeypatch.setattr(DiscreteGaussian, "loss", lambda self, moved: PrivacyLoss(rho=RHO))
-    assert measured_epsilon(view, parties, "gaussian", DELTA) > granted_epsilon()

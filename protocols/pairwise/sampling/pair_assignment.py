@@ -42,7 +42,7 @@ def draw_meetings(sample: PairSample, counts: Records) -> tuple[Ids, Entries]:
     records = int(counts.sum())
     if records < 2:
         return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=ENTRY)
-    pairs = sample.pairs(records).astype(np.int64)
+    pairs = sample.pairs_of_parties(counts).astype(np.int64)
     owners = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
     place = np.arange(records) - np.repeat(np.cumsum(counts) - counts, counts)
     matching = np.arange(len(pairs)) // (records // 2)

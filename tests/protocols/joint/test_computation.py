@@ -130,6 +130,24 @@ def test_a_server_that_garbles_no_noise_is_caught(liar: int) -> None:
         assert not ends.ends[1 - liar].done
 
 
+@pytest.mark.parametrize("liar", [0, 1])
+def test_a_server_that_was_found_out_is_not_met_again(liar: int) -> None:
+    """Otherwise it would garble 0 for a noise until that noise is 0: a few runs, which cost
+    nobody any ε, and the analyst has the exact count. An honest computation fails as well then,
+    with a reason, at the server that found out."""
+
+    def programs(index: int, randomness: Randomness) -> Program:
+        honest = draw_noise(NOISE, 20, randomness, index)
+        return without_noise(honest) if index == liar else honest
+
+    ends = Ends(programs)
+    with pytest.raises(PeerError, match="came out differently"):
+        ends.run()
+    again = Ends(drawing(2), 2, bases=ends.bases, names=(Name(b"next", ""),) * 2)
+    with pytest.raises(PeerError, match="garbled otherwise than it must in an earlier run"):
+        again.run()
+
+
 @pytest.mark.parametrize("who", [0, 1], ids=["the garbler sees", "the evaluator sees"])
 def test_neither_view_depends_on_the_others_input(who: int) -> None:
     """2000 comparisons of one bit: what one end receives and the share it gets, byte by byte, have

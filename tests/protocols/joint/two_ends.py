@@ -1,5 +1,6 @@
 """Both ends of a computation in memory."""
 
+import copy
 import datetime as dt
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,17 @@ CREDENTIALS = [AUTHORITY.issue(Identity(Role.SERVER, i, i), _NOW, _DAY) for i in
 STANDINGS = [standing_of(each) for each in CREDENTIALS]
 
 
+BASES = (
+    BaseTransfers(Randomness.from_seed(1, "server-0")),
+    BaseTransfers(Randomness.from_seed(1, "server-1")),
+)
+
+
+def _unmet(bases: tuple[BaseTransfers, BaseTransfers]) -> tuple[BaseTransfers, BaseTransfers]:
+    """The same base transfers, of servers that have not yet found each other out."""
+    return copy.copy(bases[0]), copy.copy(bases[1])
+
+
 class Ends:
     """`sent` is what went over, as it left; `change` is what becomes of it on the way."""
 
@@ -44,6 +56,8 @@ class Ends:
     ) -> None:
         sources = [Randomness.from_seed(seed, f"server-{i}") for i in range(2)]
         self.bases = bases or (BaseTransfers(sources[0]), BaseTransfers(sources[1]))
+        if bases is BASES:
+            self.bases = _unmet(BASES)
         kinds: list[type[GarblerEnd] | type[EvaluatorEnd]] = [garbler, EvaluatorEnd]
         self.ends: list[Computation] = [
             kind(names[i], programs(i, sources[i]), self.bases[i], sources[i], STANDINGS[i])
@@ -64,9 +78,6 @@ class Ends:
     @property
     def bytes(self) -> int:
         return int(sum(np.size(body) for body in self.sent))
-
-
-BASES = Ends(lambda _, __: iter(())).bases  # type: ignore[arg-type, return-value]
 
 
 def shared(values: NDArray[np.int64], seed: int = 0) -> tuple[Vector, Vector]:

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.rdp import rdp_privacy_accountant
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
@@ -226,3 +230,54 @@ def test_a_cap_with_delta_has_no_other_composition() -> None:
     for cap in (PrivacyLoss.of(1), PrivacyLoss(None, Fraction(1, 10)), NO_LOSS):
         with pytest.raises(LocalError, match="under a cap as"):
             Filter(cap, Composition.RHO)
+
+
+# --- against dp-accounting ---
+
+
+def curve_and_its_distribution(levels: int, epsilon: Fraction) -> tuple[PrivacyLoss, Any]:
+    """Laplace noise on 2h counts that move by one each."""
+    scale = float(2 * levels / epsilon)
+    one = privacy_loss_distribution.from_laplace_mechanism(
+        scale, value_discretization_interval=1e-3
+    )
+    return of_curve(epsilon, levels), one.self_compose(2 * levels)
+
+
+def gaussian_and_its_distribution(rho: Fraction) -> tuple[PrivacyLoss, Any]:
+    """A count that moves by one, under noise of σ² = 1/(2ρ)."""
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        float(1 / (2 * rho)) ** 0.5, value_discretization_interval=1e-3
+    )
+    return PrivacyLoss.concentrated(rho), one
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_is_never_below_the_privacy_loss_distribution_of_both_laws(seed: int) -> None:
+    """Of up to eight releases. What their grid and ρ lose is within a quarter."""
+    rng = np.random.default_rng(seed)
+    spent: dict[PrivacyLoss, int] = {}
+    whole = None
+    for _ in range(rng.integers(3, 9)):
+        if rng.integers(2):
+            epsilon = Fraction(int(rng.integers(5, 60)), 100)
+            loss, told = curve_and_its_distribution(int(rng.integers(2, 5)), epsilon)
+        else:
+            loss, told = gaussian_and_its_distribution(Fraction(int(rng.integers(5, 60)), 1000))
+        spent[loss] = spent.get(loss, 0) + 1
+        whole = told if whole is None else whole.compose(told)
+    assert whole is not None
+    for delta in (1e-9, 1e-6, 1e-3):
+        ours, theirs = adaptive_epsilon(spent, delta), float(whole.get_epsilon_for_delta(delta))
+        assert theirs * (1 - 5e-3) <= ours <= 1.25 * theirs
+
+
+def test_a_hundred_gaussian_releases_are_within_one_percent_of_dp_accounting() -> None:
+    """Its accountant of Rényi differential privacy, which is adaptive too; never below it by more
+    than its grid of orders."""
+    rho = Fraction(1, 1200)
+    accountant = rdp_privacy_accountant.RdpAccountant(list(1 + np.exp(np.linspace(-3, 8, 2000))))
+    accountant.compose(dp_event.GaussianDpEvent(float(1 / (2 * rho)) ** 0.5), 100)
+    ours = adaptive_epsilon({PrivacyLoss.concentrated(rho): 100}, 1e-6)
+    theirs = accountant.get_epsilon(1e-6)
+    assert theirs * (1 - 1e-4) <= ours <= 1.01 * theirs

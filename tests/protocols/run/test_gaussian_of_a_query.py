@@ -9,7 +9,7 @@ import pytest
 
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.privacy.gaussian import DiscreteGaussian
-from tallyroom.protocols.privacy.loss import PrivacyLoss
+from tallyroom.protocols.privacy.loss import PrivacyLoss, as_written
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
 from tallyroom.protocols.query import decode_query, run_name
 from tallyroom.protocols.run.machines import check
@@ -117,6 +117,30 @@ def test_shares_are_calibrated_for_how_many_make_up_a_noise(
     assert isinstance(query.mechanism, DiscreteGaussian)
     assert query.mechanism.shares == shares
     assert query.mechanism.loss(query.sensitivity) <= query.granted
+
+
+def test_joint_noise_is_charged_with_what_its_circuit_is_off_by() -> None:
+    """In ε and δ, the law has a little less δ, and the whole is as granted; in ρ there is a δ."""
+    query = a_query(epsilon=Fraction(1), delta=1e-6, law="gaussian", noise=Placement.JOINT)
+    check(query)
+    assert query.loss == PrivacyLoss.of(1, 1e-6)
+    assert query.mechanism is not None
+    assert query.joint_noise is not None
+    off = query.joint_noise.delta(Fraction(1), query.plan.noises)
+    assert 0 < off <= 2.0**-40
+    of_law = query.mechanism.loss(query.sensitivity)
+    assert of_law <= PrivacyLoss(Fraction(1), query.loss.delta - as_written(off))
+    assert query.concentrated == of_law.rounded_up() + PrivacyLoss.of(0, off)
+    assert query.spend.in_rho == query.concentrated
+    granted_in_rho = replace(query, delta=0.0, rho="1/50", epsilon=Fraction(1, 5))
+    assert granted_in_rho.loss == granted_in_rho.concentrated
+    assert granted_in_rho.loss.rho == Fraction(1, 50)
+    assert 0 < granted_in_rho.loss.delta <= 2.0**-40
+
+
+def test_joint_noise_of_no_law_has_more_than_its_circuit_covers() -> None:
+    with pytest.raises(LocalError, match="too large for gaussian noise inside a circuit: 32"):
+        check(in_rho(epsilon=Fraction(40), rho="800", noise=Placement.JOINT))
 
 
 def test_other_laws_are_told_to_draw_as_before() -> None:

@@ -23,7 +23,7 @@ from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.linear_regression import STEPS, LinearRegression
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.planned import laplace_noise, planned
-from tallyroom.protocols.statistics.terms import Term, parse_formula
+from tallyroom.protocols.statistics.terms import ModelTerm, parse_formula
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.simulation.federation import Federation
@@ -132,7 +132,7 @@ def test_names_that_a_schema_tells() -> None:
     again = LinearRegression.from_parameters(asked.parameters())
     assert again == asked
     assert parse_formula("cost ~ age*C(sex, F, M)")[1] == tuple(
-        str(Term.parse(each)) for each in ("age", "C(sex, F,M)", "age:C(sex, F,M)")
+        str(ModelTerm.parse(each)) for each in ("age", "C(sex, F,M)", "age:C(sex, F,M)")
     )
 
 
