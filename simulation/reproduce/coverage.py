@@ -189,6 +189,7 @@ def _draw(path: Path, cells: Sequence[Cell], sizes: Sizes) -> Path:
     title = f"How often intervals of 95 % hold the truth, {sizes.runs} runs"
     panel_names = [f"n = {records:,}" for records in sizes.records]
     canvas, axes = panels(title, panel_names, height=2 + 0.22 * len(names))
+    canvas.set_size_inches(4.2 * len(axes) + 3, 2 + 0.22 * len(names))
     for each, records in zip(axes, sizes.records, strict=True):
         for epsilon, colour, marker in zip(sizes.epsilons, COLOURS, MARKERS, strict=False):
             own = [cell for cell in told if (cell.records, cell.epsilon) == (records, epsilon)]
