@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.parties.sealed_channel import (
-    Card,
     SealedChannel,
+    SignedKey,
     fingerprint,
-    sign_card,
-    verify_card,
+    sign_key,
+    verify_key,
 )
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
@@ -53,7 +53,7 @@ MOST_UNDONE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class _Host:
-    card: Card
+    signed_key: SignedKey
     address: str
 
 
@@ -190,14 +190,14 @@ class Peers(PeerServicer):
         found = []
         for host in reply.hosts:
             identity = Identity(Role.PARTY, host.first, host.last)
-            card = Card(identity, host.key, host.signature, host.certificate)
+            signed_key = SignedKey(identity, host.key, host.signature, host.certificate)
             try:
                 now = dt.datetime.now(dt.UTC)
-                verify_card(card, self._party_authority, self._federation, now)
+                verify_key(signed_key, self._party_authority, self._federation, now)
             except PeerError as error:
                 log.error("refused: %s", error)
                 continue
-            self._hosts[identity] = _Host(card, host.address)
+            self._hosts[identity] = _Host(signed_key, host.address)
             found.append(identity)
         return found
 
@@ -245,7 +245,7 @@ class Peers(PeerServicer):
             log.error("%s refused %s: %s", peer.name, refusal.sender, refusal.reason)
 
     async def _hand_over(self, host: _Host, data: bytes, seconds: float) -> pb.Receipt:
-        identity = host.card.identity
+        identity = host.signed_key.identity
         if host.address and self._address:
             stub = PeerStub(self._direct_channel(identity, host.address))
             receipt: pb.Receipt = await stub.Send(
@@ -255,8 +255,8 @@ class Peers(PeerServicer):
         envelope = pb.Envelope(
             first=identity.first,
             last=identity.last,
-            key=host.card.key,
-            sealed=self._sealed_channel(host.card).seal(data),
+            key=host.signed_key.key,
+            sealed=self._sealed_channel(host.signed_key).seal(data),
         )
         forwarded: pb.Receipt = await RelayStub(self._line).Forward(envelope, timeout=SEND_SECONDS)
         return forwarded
@@ -267,13 +267,15 @@ class Peers(PeerServicer):
             self._direct[peer, address] = open_channel(address, peer, credentials)
         return self._direct[peer, address]
 
-    def _sealed_channel(self, card: Card) -> SealedChannel:
+    def _sealed_channel(self, signed_key: SignedKey) -> SealedChannel:
         """Kept for the lifetime of the process: a counter that restarts would allow replays."""
-        known = self._sealed.get((card.identity, card.key))
+        known = self._sealed.get((signed_key.identity, signed_key.key))
         if known is None:
             me = self._credentials.identity
-            known = SealedChannel(self._secret, me, card.identity, card.key, self._federation)
-            self._sealed[card.identity, card.key] = known
+            known = SealedChannel(
+                self._secret, me, signed_key.identity, signed_key.key, self._federation
+            )
+            self._sealed[signed_key.identity, signed_key.key] = known
         return known
 
     # --- receiving ---
@@ -357,8 +359,8 @@ class Peers(PeerServicer):
 
     async def _announce(self) -> None:
         key = self._secret.public_key().public_bytes_raw()
-        card = sign_card(key, self._credentials, self._federation)
-        request = pb.Announcement(address=self._address, key=key, signature=card.signature)
+        signed_key = sign_key(key, self._credentials, self._federation)
+        request = pb.Announcement(address=self._address, key=key, signature=signed_key.signature)
         await CoordinatorStub(self._line).Announce(request, timeout=SEND_SECONDS)
 
     async def _open(self, envelope: pb.Envelope) -> None:
@@ -367,7 +369,7 @@ class Peers(PeerServicer):
             await self._ask(np.array([sender.first], dtype=np.uint32))
             host = self._hosts.get(sender)
             if host is not None:
-                self._sealed_channel(host.card)
+                self._sealed_channel(host.signed_key)
         try:
             channel = self._sealed.get((sender, envelope.key))
             if channel is None:

@@ -30,13 +30,13 @@ from tallyroom.protocols.wire.messages import Role
 
 KEY_BYTES = 32
 _COUNTER = struct.Struct(">Q")
-_USAGE_CARD = b"tallyroom peer key v1"
+_USAGE_KEY = b"tallyroom peer key v1"
 _USAGE_DIRECTION = b"tallyroom relay direction v1"
 _ECDSA = ec.ECDSA(hashes.SHA256())
 
 
 @dataclass(frozen=True)
-class Card:
+class SignedKey:
     """A host's public key for sealing, and the proof that the key belongs to it."""
 
     identity: Identity
@@ -50,36 +50,42 @@ def fingerprint(authority: bytes) -> bytes:
     return x509.load_pem_x509_certificate(authority).fingerprint(hashes.SHA256())
 
 
-def sign_card(key: bytes, credentials: Credentials, federation: bytes) -> Card:
+def sign_key(key: bytes, credentials: Credentials, federation: bytes) -> SignedKey:
     """Signs a public key with the certificate's key. `federation` is its fingerprint."""
     private = serialization.load_pem_private_key(credentials.key, password=None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise TypeError("a participant's key must be an elliptic-curve key")
     identity = credentials.identity
     signature = private.sign(_statement(identity, key, federation), _ECDSA)
-    return Card(identity, key, signature, credentials.certificate)
+    return SignedKey(identity, key, signature, credentials.certificate)
 
 
-def verify_card(card: Card, party_authority: bytes, federation: bytes, now: dt.datetime) -> None:
+def verify_key(
+    signed_key: SignedKey, party_authority: bytes, federation: bytes, now: dt.datetime
+) -> None:
     """Raises `PeerError` unless the party authority certified the host, which signed the key."""
-    name = card.identity.name
-    certified = Trust(b"", party_authority).identity_of(card.certificate)
-    if certified != card.identity or certified.role is not Role.PARTY:
+    name = signed_key.identity.name
+    certified = Trust(b"", party_authority).identity_of(signed_key.certificate)
+    if certified != signed_key.identity or certified.role is not Role.PARTY:
         raise PeerError(name, "its certificate belongs to somebody else")
-    certificate = x509.load_pem_x509_certificate(card.certificate)
+    certificate = x509.load_pem_x509_certificate(signed_key.certificate)
     public = certificate.public_key()
-    if len(card.key) != KEY_BYTES or not isinstance(public, ec.EllipticCurvePublicKey):
+    if len(signed_key.key) != KEY_BYTES or not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(name, "invalid public key")
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise PeerError(name, "its certificate is not valid now")
     try:
-        public.verify(card.signature, _statement(card.identity, card.key, federation), _ECDSA)
+        public.verify(
+            signed_key.signature,
+            _statement(signed_key.identity, signed_key.key, federation),
+            _ECDSA,
+        )
     except InvalidSignature:
         raise PeerError(name, "its key is not signed with its certificate's key") from None
 
 
 def _statement(identity: Identity, key: bytes, federation: bytes) -> bytes:
-    return _packed(_USAGE_CARD, federation, identity.uri.encode(), key)
+    return _packed(_USAGE_KEY, federation, identity.uri.encode(), key)
 
 
 def _packed(*parts: bytes) -> bytes:

@@ -56,7 +56,7 @@ MAX_RECORDS = 1 << 32
 MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_JOINT_COINS = 1 << 27
-"""Of all those noises together, however little δ is granted: some 6 GB."""
+"""Of all those noises together, or ANDs, however little is granted: some 6 GB."""
 ASKING_BYTES = 16
 _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
@@ -401,7 +401,7 @@ class Query:
         return self.plan.sensitivity.of_group(self.records_per_unit * moves)
 
     @cached_property
-    def mechanism(self) -> NoiseLaw | None:
+    def noise_law(self) -> NoiseLaw | None:
         """The noise that makes the answer private; None when there is to be none. Raises
         `LocalError` where the law has none that costs no more than is granted."""
         if self.epsilon is None or self.sensitivity.l1 == 0:
@@ -437,10 +437,10 @@ class Query:
         """What a release costs: of Laplace noise all that was granted of ε, and the δ of samplers
         that are not exact; of another law, what it says, but where it speaks of ρ and (ε, δ) were
         granted, these: it is calibrated to them."""
-        if self.epsilon is None or self.mechanism is None:
+        if self.epsilon is None or self.noise_law is None:
             return PrivacyLoss.of(self.epsilon)
         if self.law != LAPLACE:
-            stated = self.mechanism.loss(self.sensitivity)
+            stated = self.noise_law.loss(self.sensitivity)
             if stated.rho is None:
                 return stated
             return self.granted if self.delta else self.granted + self._of_circuit
@@ -457,9 +457,9 @@ class Query:
     @property
     def concentrated(self) -> PrivacyLoss:
         """What a release costs in ρ, as its law says, with the δ of samplers."""
-        if self.mechanism is None or not self.plan.any_law:
+        if self.noise_law is None or not self.plan.any_law:
             return self.loss.as_concentrated()
-        stated = self.mechanism.concentrated(self.sensitivity).rounded_up()
+        stated = self.noise_law.concentrated(self.sensitivity).rounded_up()
         if self.law == LAPLACE:
             return stated + PrivacyLoss(Fraction(0), self.loss.delta)
         return stated + self._of_circuit
@@ -475,7 +475,7 @@ class Query:
     def released(self) -> int:
         """How many values each server releases."""
         gathered = self.curated is not None and self.curated.gathered
-        sums = self.mechanism is None and self.choice is None and not gathered
+        sums = self.noise_law is None and self.choice is None and not gathered
         return self.plan.length if sums else self.plan.released
 
     @property
@@ -506,19 +506,19 @@ class Query:
     @cached_property
     def joint_noise(self) -> "joint.JointNoise | None":
         """The noise that two servers draw together; None where they draw none."""
-        if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
+        if self.noise is not Placement.JOINT or self.epsilon is None or self.noise_law is None:
             return None
         noises, delta = self.plan.noises, self._delta_of_circuit
         noise: joint.JointNoise
         if self.choice is None:
-            noise = joint.in_circuit(self.mechanism, self.epsilon, delta, noises)
+            noise = joint.in_circuit(self.noise_law, self.epsilon, delta, noises)
         else:
-            scale = laplace_scale(self.mechanism)
+            scale = laplace_scale(self.noise_law)
             noise = joint.JointGeometric.spending(scale, self.epsilon, delta, noises)
-        if noise.coins * noises > MAX_JOINT_COINS:
+        if noise.size * noises > MAX_JOINT_COINS:
             raise LocalError(
                 f"{noises} noises of {noise.coins} coins each are too many to draw together: "
-                "grant more delta"
+                "grant more delta, or take --noise each-server"
             )
         return noise
 
@@ -549,8 +549,11 @@ class Query:
 
     @property
     def spend(self) -> Spend:
-        """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        loss, in_rho = self.loss, self.concentrated
+        """What a release of the query's own noise costs."""
+        return self.costing(self.loss, self.concentrated)
+
+    def costing(self, loss: PrivacyLoss, in_rho: PrivacyLoss) -> Spend:
+        """A release at this cost. Its receipt is the run's: releasing it again costs nothing."""
         known = None if in_rho == loss.as_concentrated() else in_rho
         return Spend(self.data, self.run.hex(), loss, known)
 

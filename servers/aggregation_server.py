@@ -10,7 +10,7 @@ from tallyroom.protocols import joint
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Bulk, Memory
 from tallyroom.protocols.errors import LocalError, NotWritten, PeerError, TallyError
-from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
 from tallyroom.protocols.query import Query, decode_query
@@ -19,7 +19,6 @@ from tallyroom.protocols.run.machines import check, server_machine
 from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.receipts import (
     Receipt,
-    Signer,
     request_digest,
     share_digest,
     unsigned,
@@ -33,7 +32,7 @@ from tallyroom.storage.ledger import Ledger
 class AggregationServer(Participant):
     """Refuses a query its ledger would not pay for before any party works for it.
 
-    Every share goes out behind a receipt that `sign` signed, after the ledger has what it cost.
+    Every share goes out behind a receipt that it signed, after the ledger has what it cost.
     """
 
     def __init__(
@@ -42,21 +41,19 @@ class AggregationServer(Participant):
         ledger: Ledger,
         randomness: Randomness,
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
-        sign: Signer = unsigned,
+        signing: SigningIdentity | None = None,
         vouchers: Vouchers | None = None,
-        standing: Standing | None = None,
     ) -> None:
         super().__init__(Role.SERVER, ledger.record, index)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
         self._bulk = bulk
-        self._sign = sign
         self._releases: dict[bytes, bytes] = {}
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, PrivacyLoss] = {}
         self._vouchers = vouchers
-        self._standing = standing
+        self._signing = signing
         self.doubt = ""
         """Why nothing is begun: the ledger lacks a release that this server signed."""
 
@@ -119,7 +116,7 @@ class AggregationServer(Participant):
             self._bulk(query.run),
             self._vouchers,
             lambda: self._bases,
-            self._standing,
+            self._signing,
         )
 
     def forget(self, run: bytes) -> None:
@@ -169,4 +166,4 @@ class AggregationServer(Participant):
             request_digest(self._releases.get(run, b""), self._asks.get(run, b"")),
             share_digest(share.body[0].tobytes() for share in shares),
             self._charged.get(run, NO_LOSS),
-        ).signed(self._sign)
+        ).signed(unsigned if self._signing is None else self._signing.sign)

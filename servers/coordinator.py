@@ -56,7 +56,7 @@ class EvidenceKeeper(Participant):
         self.certificates = Certificates(None)
         self._evidence: dict[bytes, Evidence] = {}
 
-    def witness(self, query: Query, release: bytes | None = None) -> None:
+    def keep_evidence(self, query: Query, release: bytes | None = None) -> None:
         """From here on, for the run of this query; `release` is what it was released over before,
         if it was."""
         evidence = Evidence(query.run, query.encode())
@@ -268,7 +268,7 @@ class Coordinator(EvidenceKeeper):
         self._remember_question(query)
         if (found := self.releases.held(query, self.data)) is not None:
             held, members = found
-            self.witness(held, np.packbits(members).tobytes())
+            self.keep_evidence(held, np.packbits(members).tobytes())
             self._rounds.setdefault(held.run, 0)  # it may have been begun before a restart
             collector = aggregation.OnDemandCollector(query, self._records, members, held.run)
             return self.resume(held.run, collector)
@@ -281,7 +281,7 @@ class Coordinator(EvidenceKeeper):
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
         self._remember_question(query)
-        self.witness(query)
+        self.keep_evidence(query)
         self._refusals[query.run] = Refusals(query.parties, query.min_parties)
         return self.begin(query.run, collector)
 

@@ -141,7 +141,7 @@ class Attempts:
             self._failures.popitem(last=False)
 
 
-class EnrolmentDesk(EnrolmentServicer):
+class EnrolmentService(EnrolmentServicer):
     """Open to anybody: sizes, attempts and concurrent calls are bounded."""
 
     def __init__(self, registrar: Registrar, authority: bytes) -> None:
@@ -189,7 +189,7 @@ class EnrolmentDesk(EnrolmentServicer):
         )
 
 
-class Room(Protocol):
+class EnrollingCoordinator(Protocol):
     """What the directory needs of a coordinator."""
 
     servers: int
@@ -206,7 +206,7 @@ class Room(Protocol):
 
 
 class FederationDirectory(DirectoryServicer):
-    def __init__(self, room: Room, durable: bool = False) -> None:
+    def __init__(self, room: EnrollingCoordinator, durable: bool = False) -> None:
         self._room = room
         self._durable = durable
 
@@ -273,7 +273,7 @@ async def enrolling(
         yield
         return
     server, port = new_enrolment_server(credentials, config.listen)
-    add_EnrolmentServicer_to_server(EnrolmentDesk(registrar, credentials.authority), server)
+    add_EnrolmentServicer_to_server(EnrolmentService(registrar, credentials.authority), server)
     telling = asyncio.create_task(tell_revocations(registrar, ours, stations))
     try:
         async with serving(server):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.ledger import Cap, Composition, Filter
-from tallyroom.protocols.run.receipts import decode_receipt, signer, standing_of
+from tallyroom.protocols.run.receipts import decode_receipt
 from tallyroom.protocols.wire.loop import Reply
 from tallyroom.protocols.wire.messages import Role, last_number
 from tallyroom.protos import tally_pb2 as pb
@@ -81,9 +82,8 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         ledger,
         randomness,
         lambda run: FileBulk(store.folder, run, journal),
-        signer(config.credentials),
+        SigningIdentity.of(config.credentials),
         Vouchers(config.credentials.authority_of_parties),
-        standing_of(config.credentials),
     )
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))

@@ -107,8 +107,8 @@ class ComparedAggregator:
     def as_json(self) -> dict[str, object]:
         result, servers = self.result, self.result.federation["servers"]
         count = servers if isinstance(servers, int) else 1
-        put = self.aggregator if result.questions else str(result.federation["aggregator"])
-        model = aggregator_named(put).threat_model(count)
+        spec = self.aggregator if result.questions else str(result.federation["aggregator"])
+        model = aggregator_named(spec).threat_model(count)
         return {
             "aggregator": self.aggregator,
             "servers": count,

@@ -13,7 +13,6 @@ from tallyroom.protocols.plans.interval import NOISE, check_covers
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.run.law_choice import LawChoice
-from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import columns_to_bound, known_bounds
@@ -22,16 +21,16 @@ from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.settling import settled, words_of
-from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.identity_files import read_identity
 from tallyroom.servers.metrics import parse_address
 from tallyroom.simulation.analyst import Analyst
-from tallyroom.simulation.question_key import check_resumed, keyed
+from tallyroom.simulation.asking import AskingOptions, Setting, check_resumed, keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Opened, Report, silent
-from tallyroom.simulation.statement import Setting, answered
-from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct, is_study_key, new_key
+from tallyroom.simulation.statement import answered
+from tallyroom.simulation.study import StudyQuestion, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
@@ -64,8 +63,8 @@ class Deployment:
             return asked.asked_of(self._aggregator.offers)
         if not isinstance(asked, Quantile | Auc):
             return asked
-        there = self._setting(self._analyst.describe(options.deadline))
-        return settled(asked, options.setting(there, whole.loss), {})
+        there = self._setting(self._analyst.describe(options.deadline), self._spec)
+        return settled(asked, there.public(options, whole.loss), {})
 
     def run(
         self,
@@ -108,7 +107,7 @@ class Deployment:
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 
-        def put(asked: StudyQuestion) -> Result:
+        def ask_one(asked: StudyQuestion) -> Result:
             ask, how = asked.ask, options.of(asked)
             named = partial(keyed, salt=asked.salt)
             return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
@@ -117,15 +116,13 @@ class Deployment:
             ask, how = asked.ask, options.of(asked)
             spec = ask.aggregator or self._spec
             there = self._analyst.describe(deadline)
-            question, _ = self._question(there, ask.statistic, spec, asked.grant, how)
-            federation = there.parties, there.servers, there.records, there.most_records
-            query = question.query(bytes(NONCE_BYTES), *federation)
-            check(query)
+            setting = self._setting(there, spec)
+            query = setting.query(self._question(setting, ask.statistic, asked.grant, how).question)
             return aggregator_named(query.aggregator).mechanism(query).delta
 
         begun(study_key, True)
         try:
-            result = conduct(study, whole.loss, study_key, put, rehearse, report)
+            result = conduct(study, whole.loss, study_key, ask_one, rehearse, report)
             return result.showing(interval)
         except Interrupted as error:
             words = f"{error}; the same command with --key {study_key} goes on with the study"
@@ -142,7 +139,7 @@ class Deployment:
     ) -> Result:
         """`named` gives the question its key."""
         there = self._analyst.describe(options.deadline)
-        question, why = self._question(there, statistic, spec, grant, options)
+        question, why = self._question(self._setting(there, spec), statistic, grant, options)
         question = named(question)
         begun(question.key, False)
         result = self._result(self._analyst.ask_or_cancel(question, options.report), question)
@@ -150,9 +147,8 @@ class Deployment:
 
     def _question(
         self,
-        there: pb.Description,
+        setting: Setting,
         statistic: Statistic,
-        spec: str,
         grant: Grant,
         options: AskingOptions,
     ) -> LawChoice:
@@ -161,14 +157,7 @@ class Deployment:
                 "give --lower and --upper: bounds of deployed data must be known beforehand; "
                 "--bounds private finds them for a share of ε"
             )
-        aggregator = aggregator_named(spec)
-        setting = replace(self._setting(there), aggregator=aggregator)
-        question = options.question(
-            statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
-        )
-        return options.settled(
-            question, there.parties, there.servers, there.records, there.most_records
-        )
+        return setting.question(statistic, grant, options)
 
     def resume(self, key: str, report: Report = silent) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
@@ -188,7 +177,6 @@ class Deployment:
         result = answered(question, opened, DEPLOYED)
         return replace(result, key=question.key)
 
-    def _setting(self, there: pb.Description) -> Setting:
-        return Setting(
-            self._aggregator, there.parties, there.servers, there.most_records, there.records
-        )
+    @staticmethod
+    def _setting(there: pb.Description, spec: str) -> Setting:
+        return Setting(spec, there.parties, there.servers, there.most_records, there.records)

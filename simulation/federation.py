@@ -26,7 +26,7 @@ from tallyroom.protocols.privacy.mechanisms import LAPLACE
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.registry import look_up
-from tallyroom.protocols.run.machines import check, own_machines
+from tallyroom.protocols.run.machines import own_machines
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
@@ -40,16 +40,16 @@ from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.settling import settled, words_of
-from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.asking import AskingOptions, Setting, keyed
 from tallyroom.simulation.misbehaviour import HONEST, Cheat, Misbehaviour, misbehaviour
 from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
 from tallyroom.simulation.proc import cpu_times, used_since
-from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime, runtime_named, silent
-from tallyroom.simulation.statement import Setting, answered, beside, noiseless, with_categories
-from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
+from tallyroom.simulation.statement import answered, beside, noiseless, with_categories
+from tallyroom.simulation.study import StudyQuestion, conduct
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -84,7 +84,7 @@ def published_groups(data: Dataset) -> dict[str, str]:
     return names_of(data.schema) | data.categories
 
 
-class _Put(NamedTuple):
+class _Settled(NamedTuple):
     """A question, the query that it would be, and why its noise is of this law, if that was left
     open."""
 
@@ -152,7 +152,7 @@ class Federation:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         max_records_per_party = int(self.holdings.counts.max())
         self._setting = Setting(
-            self._aggregator,
+            aggregator,
             count,
             self.servers,
             max_records_per_party,
@@ -204,7 +204,7 @@ class Federation:
         if isinstance(question, Study):
             return self._aggregator
         statistic = self._as_asked(question, self._aggregator)
-        query = self._setting.query(self._spec, statistic)
+        query = self._setting.usual_query(statistic)
         return self._aggregator if query is None else aggregator_named(query.aggregator)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
@@ -212,7 +212,7 @@ class Federation:
         if isinstance(question, Study):
             return {}
         statistic = self._as_asked(question, self._aggregator)
-        query = self._setting.query(self._spec, statistic)
+        query = self._setting.usual_query(statistic)
         return {} if query is None else predicted_links(query)
 
     def start(self) -> None:
@@ -275,7 +275,7 @@ class Federation:
             return dataclasses.replace(result, notes=(*result.notes, *more))
         study, present = statistic, self.holdings
 
-        def put(question: StudyQuestion) -> Result:
+        def ask_one(question: StudyQuestion) -> Result:
             nonlocal present
             ask, how = question.ask, options.of(question)
             spec = ask.aggregator or self._spec
@@ -293,7 +293,7 @@ class Federation:
             ask, how = question.ask, options.of(question)
             return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
-        result = conduct(study, whole.loss, self._next_key(), put, rehearse, report, truth)
+        result = conduct(study, whole.loss, self._next_key(), ask_one, rehearse, report, truth)
         result = result.showing(interval)
         if not (clipped := study.clipped(self.holdings)):
             return result
@@ -325,7 +325,7 @@ class Federation:
     def _understood(
         self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
     ) -> Statistic | Study:
-        setting = options.setting(self._setting, whole.loss)
+        setting = self._setting.public(options, whole.loss)
         found = settled(self._named(question), setting, self.data.bounds)
         if not isinstance(found, Study):
             return found
@@ -417,30 +417,20 @@ class Federation:
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
-    ) -> _Put:
+    ) -> _Settled:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
-        aggregator = aggregator_named(spec)
-        setting = dataclasses.replace(self._setting, aggregator=aggregator)
-        script, min_parties = self.misbehaviour, options.min_parties
+        setting, script = dataclasses.replace(self._setting, spec=spec), self.misbehaviour
         if script != HONEST:
-            min_parties = script.fewest(len(self.holdings.ids), min_parties)
-        statistic = self._as_asked(statistic, aggregator)
-        placement = setting.placement(options.noise, statistic, options.for_study)
-        question = options.question(statistic, spec, grant, placement)
-        question = dataclasses.replace(
-            question, data=self.data.name, min_parties=min_parties, key=key
-        )
-        question, why = options.settled(
-            question,
-            setting.parties,
-            setting.servers,
-            setting.records,
-            setting.max_records_per_party,
-        )
-        query = self._check(question)
+            fewest = script.fewest(setting.parties, options.min_parties)
+            options = dataclasses.replace(options, min_parties=fewest)
+        statistic = self._as_asked(statistic, setting.aggregator)
+        question, why = setting.question(statistic, grant, options)
+        question = dataclasses.replace(question, data=self.data.name, key=key)
+        query = setting.query(question)
+        self._check_cap(query)
         if script.cheats:
             _check_cheats(script, query)
-        return _Put(question, query, why)
+        return _Settled(question, query, why)
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
         if isinstance(statistic, Statistic | Study):
@@ -458,18 +448,12 @@ class Federation:
         published = {"attributes": self.data.schema} if "attributes" in known else {}
         return kind.from_parameters({**roles, **published})
 
-    def _check(self, question: Question) -> Query:
-        """The query that it would be. Raises `LocalError` where it cannot be asked, and
-        `LedgerRefusal` where the cap could not hold it."""
-        here, layout = self._setting, self.runtime.layout
-        query = question.query(
-            bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
-        )
-        check(query)
+    def _check_cap(self, query: Query) -> None:
+        """Raises `LedgerRefusal` where the cap could not hold it."""
+        layout = self.runtime.layout
         spend = query.foreseen(aggregator_named(query.aggregator).mechanism(query).spend)
         filter = Filter.of(layout.cap, layout.cap_delta)
         filter.check(filter.counted(spend.loss, spend.concentrated), {})
-        return query
 
     def _next_key(self) -> str:
         """A name for the next question; under a seed, the same in every run."""

@@ -32,7 +32,7 @@ from tallyroom.simulation.replay import answering, finding_intervals
 def drawable(query: Query) -> bool:
     """Whether the release is an exact sum with whole noises added to it, or a choice among ranks or
     counts, so that it can be drawn here."""
-    plan, law = query.plan, query.mechanism
+    plan, law = query.plan, query.noise_law
     mechanism = aggregator_named(query.aggregator).mechanism(query)
     if law is None or query.curated is not None or query.points is not None:
         return False
@@ -63,7 +63,7 @@ def release_of(query: Query, exact: Vector, records: int, randomness: Randomness
 
     Precondition: the query is `drawable`, and `exact` and `records` are of `exact_sum`.
     """
-    plan, law = query.plan, query.mechanism
+    plan, law = query.plan, query.noise_law
     assert law is not None
     mechanism = aggregator_named(query.aggregator).mechanism(query)
     if isinstance(plan, NoisyChoice):

@@ -128,7 +128,7 @@ class LyingJointServer(JointServer):
             copies = lying_copies(place)
 
         name = noise_name(query, field)
-        return LyingEnd(name, program, self._bases, source, self._standing)
+        return LyingEnd(name, program, self._bases, source, self._signing)
 
 
 class LyingServer(AggregationServer):

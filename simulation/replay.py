@@ -53,14 +53,14 @@ def concluded(
     steps = study.steps()
     left = list(asked)
     wholes = set()
-    put = []
+    asks = []
     try:
         ask = next(steps)
         while left:
             query, statistic, answer = left.pop(0)
             if not _is_asked(ask, query, statistic):
                 raise RunFailed(f"{study.name} would not have asked this {statistic.name}")
-            put.append(ask)
+            asks.append(ask)
             wholes.add(None if query.epsilon is None else query.epsilon / ask.share)
             if len(wholes) > 1:
                 raise RunFailed(f"{study.name} would have divided its ε in another way")
@@ -68,15 +68,15 @@ def concluded(
     except StopIteration as stop:
         if left or not isinstance(stop.value, Finding):
             raise RunFailed(f"{study.name} would not have asked as much") from None
-        return stop.value, answering(stop.value, put)
+        return stop.value, answering(stop.value, asks)
     finally:
         steps.close()
     raise RunFailed(f"{study.name} would have asked more")
 
 
-def answering(finding: Finding, put: Sequence[Ask]) -> int | None:
+def answering(finding: Finding, asks: Sequence[Ask]) -> int | None:
     """The last question that was about what the finding is; None if there is none."""
-    about = [place for place, ask in enumerate(put) if ask.statistic == finding.statistic]
+    about = [place for place, ask in enumerate(asks) if ask.statistic == finding.statistic]
     return about[-1] if about else None
 
 
@@ -120,16 +120,16 @@ def _without(interval: Interval | None, more: str) -> Interval | None:
     return replace(interval, without=", ".join(filter(None, [interval.without, more])))
 
 
-def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
+def _is_asked(ask: Ask, query: Query, told: Statistic) -> bool:
     """Whether a query is what a study asks for, as far as it says: bounds and categories that a
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
     offers = aggregator_named(query.aggregator).offers
-    statistic = with_published_bounds(ask.statistic, known_bounds(put), offers)
+    statistic = with_published_bounds(ask.statistic, known_bounds(told), offers)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
-    found = put.parameters()
-    return asked.name == put.name and all(
+    found = told.parameters()
+    return asked.name == told.name and all(
         found[name] == value
         for name, value in asked.parameters().items()
         if value not in (None, "", ())

@@ -1,15 +1,7 @@
-"""What is said of an answer: who added which noise, what is private, how far it may be off."""
+"""What is said of an answer: what it was asked of, who took part, what its proof is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
 
-from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.aggregation.contract import Aggregator
-from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.plans.contract import NoisyChoice, Plan
-from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.promise import promise_of
@@ -21,88 +13,30 @@ from tallyroom.protocols.statistics.contract import asked_as, style_of
 from tallyroom.protocols.statistics.estimates import Shape
 from tallyroom.protocols.statistics.grouped import Grouped
 from tallyroom.protocols.statistics.release import Release
-from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.proof import Proof
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes.contract import Opened
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Who takes part, with how many records in all and how many of one party at most, which is
-    public."""
-
-    aggregator: Aggregator
-    parties: int
-    servers: int
-    max_records_per_party: int
-    records: int
-
-    def placement(
-        self, noise: str | None, statistic: Statistic, for_study: bool = False
-    ) -> Placement:
-        """Who adds the noise; `for_study` is as in `AskingOptions`. Raises `LocalError`."""
-        plan = self.plan(statistic)
-        if for_study and noise is not None:
-            of_pairs = parse_noise(noise)[0].of_pairs
-            if isinstance(plan, NoisyChoice) or (of_pairs and plan.pairs is None):
-                noise = None
-        if noise is not None:
-            return parse_noise(noise)[0]
-        if (own := plan.placement(self.servers)) is not None:
-            possible = own is not Placement.JOINT or self.aggregator.joint
-            return own if possible else Placement.EACH_SERVER
-        if self.aggregator.noise is not None:
-            return self.aggregator.noise
-        return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
-
-    def plan(self, statistic: Statistic) -> Plan:
-        """The plan of a statistic before it is known who adds the noise, and how much."""
-        facts = Facts(
-            records=self.records,
-            parties=self.parties,
-            servers=self.servers,
-            max_records_per_party=self.max_records_per_party,
-            records_per_unit=1,
-            epsilon=None,
-            delta=0.0,
-            noise=Placement.CURATOR,
-            honest=0,
-            seed=bytes(32),
-            offers=self.aggregator.offers,
-        )
-        return statistic.plan(facts)
-
-    def query(self, spec: str, statistic: Statistic) -> Query | None:
-        """A query such as would be put; None where none can be, and the run will say why."""
-        try:
-            asked = Question(statistic, spec, Fraction(1), self.placement(None, statistic))
-            most, nonce = self.max_records_per_party, bytes(NONCE_BYTES)
-            return asked.query(nonce, self.parties, self.servers, self.records, most)
-        except LocalError:
-            return None
-
-    def notes(self, opened: Opened) -> list[str]:
-        contributors = len(opened.contributors)
-        notes = []
-        if contributors < self.parties:
-            notes.append(f"{contributors} of {self.parties} parties contributed")
-        for party, reason in opened.caught:
-            notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
-        if opened.refusing:
-            notes.append(refusal_words(opened.refusals, opened.refusing))
-        if opened.refused:
-            notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
-        if opened.lost_pairs:
-            pairs = opened.records + opened.lost_pairs
-            notes.append(
-                f"{opened.lost_pairs} of {pairs} pairs are left out: a party of each was lost"
-            )
-        if opened.reused:
-            notes.append(
-                "reused, ε 0: an earlier release of the same data; --fresh asks for a new one"
-            )
-        return notes
+def notes_of(opened: Opened, parties: int) -> list[str]:
+    """What became of these parties, in so many sentences."""
+    contributors = len(opened.contributors)
+    notes = []
+    if contributors < parties:
+        notes.append(f"{contributors} of {parties} parties contributed")
+    for party, reason in opened.caught:
+        notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
+    if opened.refusing:
+        notes.append(refusal_words(opened.refusals, opened.refusing))
+    if opened.refused:
+        notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
+    if opened.lost_pairs:
+        pairs = opened.records + opened.lost_pairs
+        notes.append(f"{opened.lost_pairs} of {pairs} pairs are left out: a party of each was lost")
+    if opened.reused:
+        notes.append("reused, ε 0: an earlier release of the same data; --fresh asks for a new one")
+    return notes
 
 
 def answered(
@@ -115,13 +49,6 @@ def answered(
     a simulation knows, above all the truth, is not in it.
     """
     query, proof = opened.prove(question)
-    setting = Setting(
-        aggregator_named(query.aggregator),
-        query.parties,
-        query.servers,
-        query.max_records_per_party,
-        query.records,
-    )
     promise, contributors = promise_of(query), len(opened.contributors)
     answer = proof.answer(query, opened.total, contributors)
     return Result(
@@ -130,8 +57,8 @@ def answered(
         None,
         promise,
         {
-            "parties": setting.parties,
-            "servers": setting.servers,
+            "parties": query.parties,
+            "servers": query.servers,
             "aggregator": query.aggregator,
             **({"trust": trust} if trust else {}),
             **about,
@@ -139,7 +66,7 @@ def answered(
         opened.bill,
         opened.seconds,
         answer.deviations,
-        (*promise.concessions, *setting.notes(opened), *answer.remarks),
+        (*promise.concessions, *notes_of(opened, query.parties), *answer.remarks),
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,

@@ -13,24 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.interval import NOISE, POPULATION
 from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
-from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, parse_noise
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.run.law_choice import AUTO, LawChoice, with_law
 from tallyroom.protocols.run.promise import together
-from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
-from tallyroom.protocols.studies import settling
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.replay import answering, described, finding_intervals
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes.contract import Progress, Report
-from tallyroom.simulation.statement import Setting
 from tallyroom.simulation.times import Roles
 
 
@@ -39,7 +32,7 @@ class StudyQuestion:
     """A question of a study as it is to be put: what it asks, what it may spend, and its name.
 
     `salt` names it by the study's key and by how many questions were before it. Its own digest
-    completes the key (`simulation.question_key`): a study that is run again under its key is given
+    completes the key (`simulation.asking`): a study that is run again under its key is given
     the answers that are there, and a question that differs is never taken for an old one.
     """
 
@@ -47,82 +40,6 @@ class StudyQuestion:
     grant: Grant
     salt: str
     report: Report
-
-
-@dataclass(frozen=True)
-class AskingOptions:
-    """How questions are put: what the user chose, the same for all of a study."""
-
-    noise: str | None
-    unit: str
-    min_parties: int | None
-    deadline: float
-    fresh: bool
-    report: Report
-    law: str
-    security: str = ""
-    questions: int = 1
-    """Where the law is `auto`: how many questions like this are to be asked."""
-    for_study: bool = False
-    """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
-
-    def of(self, question: StudyQuestion) -> "AskingOptions":
-        """Of one question: who adds the noise is left to it where the choice is not one it has.
-        Raises `LocalError` for another law than the one that studies reckon with, and for a loss
-        in ρ, which that has not."""
-        if self.law not in (LAPLACE, AUTO):
-            raise LocalError(
-                f"a study reckons with {LAPLACE} noise, not with {self.law}: leave --noise-law out"
-            )
-        if question.grant.loss.rho is not None:
-            raise LocalError(f"a study is asked for an epsilon, not for {question.grant.loss}")
-        return dataclasses.replace(self, law=LAPLACE, for_study=True, report=question.report)
-
-    def setting(self, where: Setting, loss: PrivacyLoss) -> settling.PublicSetting:
-        """What is public for settling how a question is put, when it is asked like this."""
-        noise = None if self.noise is None else parse_noise(self.noise)[0]
-        two = where.servers == 2 and self.law == LAPLACE and loss.rho is None and not self.security
-        return settling.PublicSetting(
-            choose=two and noise in (None, Placement.JOINT) and where.aggregator.chooses,
-            meet=two and noise is not Placement.PER_PAIR and where.aggregator.name == "additive",
-            randomized=Offer.RANDOMIZE in where.aggregator.offers,
-            noises=1 if noise is Placement.JOINT else where.servers,
-            records=where.records,
-            records_per_unit=where.max_records_per_party if self.unit == "party" else 1,
-            epsilon=loss.as_epsilon,
-        )
-
-    def question(
-        self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
-    ) -> Question:
-        """About a statistic, for what is granted, without a key."""
-        shared, rho = placement is Placement.SHARED, grant.loss.rho
-        return Question(
-            statistic,
-            spec,
-            grant.loss.as_epsilon,
-            placement,
-            unit=self.unit,
-            min_parties=self.min_parties,
-            deadline=self.deadline,
-            delta=grant.loss.written_delta,
-            fresh=self.fresh,
-            later=grant.later,
-            honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
-            law=self.law,
-            security="" if self.for_study and placement is not Placement.JOINT else self.security,
-            rho="" if rho is None else str(rho),
-        )
-
-    def settled(
-        self, question: Question, parties: int, servers: int, records: int, most: int
-    ) -> LawChoice:
-        """The question with a law of noise, for such a federation. Raises `LocalError`."""
-        if self.law != AUTO:
-            if self.questions != 1:
-                raise LocalError("--questions is for --noise-law auto, which goes by their number")
-            return LawChoice(question, "")
-        return with_law(question, self.questions, parties, servers, records, most)
 
 
 PutQuestion = Callable[[StudyQuestion], Result]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tallyroom.protocols.statistics.second_moments import Correlation, Covariance
     from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
     from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
+    from tallyroom.protocols.studies.cox import Cox
     from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
     from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
     from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "tallyroom.protocols.statistics.linear_regression": ("LinearRegression",),
     "tallyroom.protocols.studies.quantile_search": ("QuantileSearchStudy",),
+    "tallyroom.protocols.studies.cox": ("Cox",),
     "tallyroom.protocols.studies.gini_coefficient": ("GiniCoefficient",),
     "tallyroom.protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
     "tallyroom.protocols.studies.logistic_regression": ("LogisticRegression",),
@@ -132,6 +134,7 @@ __all__ = [
     "CollisionEntropy",
     "Correlation",
     "Covariance",
+    "Cox",
     "Crosstab",
     "CumulativeHistogram",
     "Curve",

@@ -16,6 +16,7 @@ from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.classifier_table import ClassifierTable
+from tallyroom.protocols.statistics.cox_step import CoxStep
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
@@ -110,6 +111,7 @@ EVERY: tuple[Statistic, ...] = (
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
     LogisticMoments(("a=0:1",), ("a",)),
+    CoxStep(("a=0:1",), ("a",), "time", "label", None, 8.0, 3, (0.5,)),
     WhitenedStep(("a=0:1",), ("a",), "label", None, (0.25,), (3.0,), (0.5, -1.0)),
     LogisticObjective(ranges=("a=0:1",), x=("a",)),
     ClassObjective(attributes=("a=p,q", "y=p,q"), target="y"),

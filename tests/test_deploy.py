@@ -57,10 +57,23 @@ def test_a_compose_file_of_an_organisation_runs_one_closed_role(role: str) -> No
         ports
         == {
             "server": ["7101", "127.0.0.1:9100"],
-            "coordinator": ["7100", "7099", "127.0.0.1:9100"],
+            "coordinator": ["7100", "7099", "127.0.0.1:9101"],
             "party": [],
         }[role]
     )
+
+
+def test_one_machine_may_run_every_role() -> None:
+    """Neither volumes nor ports are shared: two processes on one store would be refused."""
+    files = [
+        yaml.safe_load((DEPLOY / "organisation" / f"{role}.yml").read_text()) for role in COMMANDS
+    ]
+    assert len({each["name"] for each in files}) == len(files)
+    ports = [
+        port.rpartition(":")[0] for role in COMMANDS for port in service(role).get("ports", [])
+    ]
+    published = [port.rpartition(":")[2] for port in ports]
+    assert len(set(published)) == len(published) == 5
 
 
 @pytest.mark.parametrize("role", COMMANDS)
@@ -81,6 +94,17 @@ def test_a_unit_starts_its_role_with_options_that_there_are(role: str) -> None:
     assert {word for word in words if word.startswith("--")} <= options_of(role)
     for line in ("Restart=always", "RestartPreventExitStatus=2", "NoNewPrivileges=yes"):
         assert line in text.splitlines()
+
+
+def test_units_share_no_folder_and_no_port() -> None:
+    texts = [(DEPLOY / "systemd" / f"tally-{role}.service").read_text() for role in COMMANDS]
+    for pattern in (
+        r"^StateDirectory=(.*)$",
+        r"(?:--store|--identity) (/var/lib/[\w-]+)",
+        r":(9\d+)",
+    ):
+        found = [set(re.findall(pattern, text, re.M)) for text in texts]
+        assert sum(map(len, found)) == len(set().union(*found)), pattern
 
 
 @pytest.fixture(scope="module")

@@ -125,3 +125,18 @@ def test_no_server_can_read_another_servers_key() -> None:
         volumes = stateful["spec"]["template"]["spec"]["volumes"]
         secrets = [v["secret"]["secretName"] for v in volumes if "secret" in v]
         assert secrets == [f"server-{i}-identity"]
+
+
+def test_what_runs_is_chosen_by_its_digest() -> None:
+    """The one that is shipped is of no image: who applies it unchanged runs nothing."""
+    (image,) = _kustomization()["images"]
+    assert image["name"] == "tallyroom"
+    assert "newTag" not in image
+    assert image["digest"] == "sha256:" + 64 * "0"
+    containers = [
+        container
+        for pod in _pods()
+        for container in pod["containers"] + pod.get("initContainers", [])
+    ]
+    assert {container["image"] for container in containers} == {"tallyroom"}  # and so replaced
+    assert "kustomize edit set image tallyroom=" in DOCS.read_text()

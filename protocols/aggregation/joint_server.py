@@ -13,7 +13,7 @@ import numpy as np
 from tallyroom.protocols.aggregation.cheat_certificate import CheatCertificate, noise_name
 from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.errors import LocalError, PeerError
-from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.joint.both_ways import both_ways
 from tallyroom.protocols.joint.computation import (
@@ -66,18 +66,18 @@ class JointServer:
         index: int,
         randomness: Randomness,
         bases: BaseTransfers,
-        standing: Standing | None = None,
+        signing: SigningIdentity | None = None,
     ) -> None:
         self._alone = alone
         self._query = query
         self._index = index
         self._randomness = randomness
         self._bases = bases
-        self._standing = standing
+        self._signing = signing
         self._ends: dict[Phase, Computation] = {}
         self._early: Message | None = None
         if (noise := query.joint_noise) is not None:
-            if query.secured_noise.level is Level.COVERT and standing is None:
+            if query.secured_noise.level is Level.COVERT and signing is None:
                 raise LocalError("a server without a certificate signs nothing: no covert security")
             source = randomness.derive("joint noise")
             self._ends[Phase.PREPARE] = self._drawing(noise, source)
@@ -88,7 +88,7 @@ class JointServer:
         security, count = query.secured_noise, query.plan.noises
         program = draw_noise(noise, count, source, self._index, field, security)
         name = noise_name(query, field)
-        return computation(self._index, name, program, self._bases, source, self._standing)
+        return computation(self._index, name, program, self._bases, source, self._signing)
 
     @property
     def unseen_rounds(self) -> int:
@@ -129,8 +129,8 @@ class JointServer:
             answer = end.take(np.ascontiguousarray(message.body[0]))
         except CaughtError as error:
             accusation = error.accusation
-            assert self._standing is not None
-            query, authority = self._query, self._standing.authority
+            assert self._signing is not None
+            query, authority = self._query, self._signing.authority
             proof = CheatCertificate(query.run, query.encode(), authority, accusation)
             return Failed(f"{message.sender}: {error.reason} {proof.text}")
         except PeerError as error:

@@ -83,10 +83,8 @@ class Mechanism(ABC):
 
     @property
     def spend(self) -> Spend:
-        """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
-        loss, in_rho = self.loss, self.concentrated
-        known = None if in_rho == loss.as_concentrated() else in_rho
-        return Spend(self.query.data, self.query.run.hex(), loss, known)
+        """What the release costs."""
+        return self.query.costing(self.loss, self.concentrated)
 
 
 def draw_noise(
@@ -99,7 +97,7 @@ def draw_noise(
 
     Precondition: the query has a mechanism.
     """
-    law = query.mechanism
+    law = query.noise_law
     assert law is not None
     if ids is not None:
         return law.draw_shares(ids, enough_shares(query.parties), count, randomness)
@@ -117,16 +115,16 @@ class AddedNoise(Mechanism):
 
     @property
     def exact(self) -> bool:
-        return self.query.mechanism is None
+        return self.query.noise_law is None
 
     @property
     def words(self) -> str:
         query = self.query
-        if query.mechanism is None:
+        if query.noise_law is None:
             return "none"
         if query.curated is not None and query.epsilon is not None:
             return query.curated.mechanism.words(query.epsilon, query.delta)
-        return query.plan.words(query.mechanism)
+        return query.plan.words(query.noise_law)
 
     @property
     def placement(self) -> str:
@@ -150,9 +148,9 @@ class AddedNoise(Mechanism):
 
     def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
         query = self.query
-        if query.mechanism is None:
+        if query.noise_law is None:
             return None
         if (inside := query.circuit_noise) is not None:
-            return Noise(float(inside.variance), 1.0, query.mechanism)
+            return Noise(float(inside.variance), 1.0, query.noise_law)
         who = (query.noise, query.parties, query.servers, contributors, query.honest)
-        return Noise.of(query.mechanism, noises_in(*who))
+        return Noise.of(query.noise_law, noises_in(*who))

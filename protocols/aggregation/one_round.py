@@ -385,7 +385,7 @@ class SummingServer(CollectingServer):
             share = curated.mechanism.publish(share, query.epsilon, query.delta, noise)
         elif curated is not None and curated.gathered:
             share = curated.mechanism.publish_exactly(share)
-        elif query.mechanism is not None and query.noise is not Placement.PARTIES:
+        elif query.noise_law is not None and query.noise is not Placement.PARTIES:
             share = query.plan.measure(share)
             if (own := self.noise()) is not None:
                 share = share + own
@@ -396,7 +396,7 @@ class SummingServer(CollectingServer):
         plan = self._query.plan
         if self.drawn is not None:
             return plan.place(self.drawn)
-        if self._query.mechanism is None or not self._adds_noise:
+        if self._query.noise_law is None or not self._adds_noise:
             return None
         (drawn,) = draw_noise(self._query, plan.noises, self._randomness)
         return plan.place(drawn.view(np.uint64))

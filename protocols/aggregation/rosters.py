@@ -45,7 +45,7 @@ def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) 
     published of them plus their shares of the noise. One row per party, `Query.submitted` long."""
     plan = query.plan
     vectors = plan.encode(holdings)
-    if query.mechanism is None or query.noise is not Placement.PARTIES:
+    if query.noise_law is None or query.noise is not Placement.PARTIES:
         return vectors
     noise = draw_noise(query, plan.noises, randomness, holdings.ids)
     rows = zip(vectors, noise.view(np.uint64), strict=True)

@@ -94,7 +94,7 @@ class Shamir(OneRound):
         if query.servers >= self.min_servers:
             self.needed(query.servers)
         super().check(query)
-        if query.mechanism is not None and query.noise is not Placement.PARTIES:
+        if query.noise_law is not None and query.noise is not Placement.PARTIES:
             raise LocalError("shamir: only the parties can add noise: --noise parties")
 
     def threat_model(self, servers: int) -> ThreatModel:

@@ -311,7 +311,7 @@ class StreamServer:
             self._sums[:, batch] = self._aggregator.merge(rows, plan.batch_length, self._index)
         held.rows = held.rows[:0]
         upto = np.cumsum(self._sums, axis=1, dtype=np.uint64)
-        if self._query.mechanism is None:
+        if self._query.noise_law is None:
             return body_of(upto[:, batch].astype("<u8").tobytes())
         first, last = plan.filling.completed[batch : batch + 2]
         nodes = plan.measure(upto.reshape(-1))[first:last]
@@ -351,7 +351,7 @@ class StreamCollector(Collector):
 
     @property
     def share_bytes(self) -> int:
-        return 8 * self._plan.released_at(self._batch, self._query.mechanism is None)
+        return 8 * self._plan.released_at(self._batch, self._query.noise_law is None)
 
     def receive(self, message: Message) -> Step:
         """A server may be one roster ahead. What it says again after a restart is old."""

@@ -46,7 +46,7 @@ from tallyroom.protocols.garbling.session import (
     Garbler,
     InconsistentError,
 )
-from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.joint import covert_ends
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.joint.covert import CaughtError, Drawn, GarblerCopy
@@ -166,13 +166,13 @@ class Computation(ABC):
         program: Program,
         bases: BaseTransfers,
         randomness: Randomness,
-        standing: Standing | None = None,
+        signing: SigningIdentity | None = None,
     ) -> None:
         self._name = name
         self._program = program
         self._bases = bases
         self._randomness = randomness
-        self._standing = standing
+        self._signing = signing
         self._task: Asked | None = None
         self._taken: list[bytes] = []
         self.done = False
@@ -208,10 +208,10 @@ class Computation(ABC):
         return answer
 
     @property
-    def _vouching(self) -> Standing:
-        if self._standing is None:
+    def _vouching(self) -> SigningIdentity:
+        if self._signing is None:
             raise LocalError("a server without a certificate signs nothing: no covert security")
-        return self._standing
+        return self._signing
 
     @abstractmethod
     def _step(self, step: int, body: Bytes) -> Bytes | None:
@@ -236,9 +236,9 @@ class EvaluatorEnd(Computation):
         program: Program,
         bases: BaseTransfers,
         randomness: Randomness,
-        standing: Standing | None = None,
+        signing: SigningIdentity | None = None,
     ) -> None:
-        super().__init__(name, program, bases, randomness, standing)
+        super().__init__(name, program, bases, randomness, signing)
         self._session: Evaluator | None = None
         self._back: Garbler | None = None
         self._back_opening: Bytes = _NOTHING
@@ -344,9 +344,9 @@ class GarblerEnd(Computation):
         program: Program,
         bases: BaseTransfers,
         randomness: Randomness,
-        standing: Standing | None = None,
+        signing: SigningIdentity | None = None,
     ) -> None:
-        super().__init__(name, program, bases, randomness, standing)
+        super().__init__(name, program, bases, randomness, signing)
         self._session: Garbler | None = None
         self._back: Evaluator | None = None
         self._opening: Bytes | None = None
@@ -454,11 +454,11 @@ def computation(
     program: Program,
     bases: BaseTransfers,
     randomness: Randomness,
-    standing: Standing | None = None,
+    signing: SigningIdentity | None = None,
 ) -> Computation:
-    """This server's end. `standing` is for what is `Drawn`."""
+    """This server's end. `signing` is for what is `Drawn`."""
     kind = GarblerEnd if index == GARBLER else EvaluatorEnd
-    return kind(name, program, bases, randomness, standing)
+    return kind(name, program, bases, randomness, signing)
 
 
 def _words(task: Reveal | Agree) -> Bytes:

@@ -63,7 +63,7 @@ from tallyroom.protocols.garbling.ot_extension import bits_of
 from tallyroom.protocols.garbling.outputs import Form
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES, COLUMNS
 from tallyroom.protocols.garbling.session import Evaluator, Garbler
-from tallyroom.protocols.identity.standing import check_signed
+from tallyroom.protocols.identity.signing import check_signed
 from tallyroom.protocols.joint.levels import MOST_COPIES
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 

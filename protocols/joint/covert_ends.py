@@ -12,7 +12,7 @@ from tallyroom.protocols.garbling.batch import BatchShape
 from tallyroom.protocols.garbling.ot_extension import bits_of
 from tallyroom.protocols.garbling.primitives import BLOCK_BYTES, COLUMNS
 from tallyroom.protocols.garbling.session import Evaluator, Garbler
-from tallyroom.protocols.identity.standing import Standing, check_signed
+from tallyroom.protocols.identity.signing import SigningIdentity, check_signed
 from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES
 from tallyroom.protocols.joint.covert import (
     GARBLER,
@@ -69,7 +69,7 @@ def evaluate(
     back: Garbler,
     first: Bytes,
     randomness: Randomness,
-    standing: Standing,
+    signing: SigningIdentity,
 ) -> Saying:
     """The evaluator's end. `back` is open or being opened by `first`, which is said first.
 
@@ -108,7 +108,7 @@ def evaluate(
         tuple(keys_digest(each) for each in hashes),
         *told_in(told, drawn),
     )
-    check_signed(GARBLER, statement.signed, signature, certificate, standing.authority)
+    check_signed(GARBLER, statement.signed, signature, certificate, signing.authority)
     _check_heard(statement, ours)
     for copy in copies:
         if copy == choice.kept:
@@ -165,7 +165,7 @@ def garble(
     back: Evaluator,
     body: Bytes,
     randomness: Randomness,
-    standing: Standing,
+    signing: SigningIdentity,
     kind: type[GarblerCopy] = GarblerCopy,
 ) -> Answering:
     """The garbler's end, from what it hears first. Raises `PeerError`."""
@@ -213,8 +213,8 @@ def garble(
         tuple(xor(witnesses[copy], pairs[copy, 1].tobytes()) for copy in copies),
         tuple(tuple(each.heard) for each in ours),
     )
-    signature = standing.sign(statement.signed)
-    body = yield _row(statement.said, signature, standing.certificate)
+    signature = signing.sign(statement.signed)
+    body = yield _row(statement.said, signature, signing.certificate)
 
     if body.size != 1 + KEY_BYTES or body[0] >= drawn.copies:
         raise _wrong("no copy was chosen")

@@ -128,6 +128,11 @@ class JointGaussian:
         return sum(each.coins for each in self.tables)
 
     @property
+    def size(self) -> int:
+        """How many ANDs a noise takes at most, which are more than its coins."""
+        return sum((1 << each.bits) + each.coins for each in self.tables)
+
+    @property
     def factors(self) -> tuple[int, ...]:
         """What each integer that comes out counts in the noise."""
         return tuple(each.factor for each in self.tables for _ in range(2))

@@ -6,8 +6,8 @@ used (`computation`). A server that garbles other noise than the circuit's, none
 the run, unless it guesses all noises that come out; then they are the right ones. What a server
 that deviates learns is one predicate of its choice on the noise, from whether the run goes on. That
 can be much: one that garbles 0 in the place of a single noise passes where that noise is 0, with
-probability tanh(1/2s) at scale s, and then knows that value without noise. Otherwise the run ends,
-and both servers know that one of them lied.
+probability tanh(1/2s) at scale s of Laplace noise and some 0.4/σ of Gaussian noise, and then knows
+that value without noise. Otherwise the run ends, and both servers know that one of them lied.
 
 `covert`: server 0 garbles λ copies, each from coins of its own, all but one of which are opened
 (`covert`). A server that garbles other noise passes whole with probability 1/λ, and is otherwise

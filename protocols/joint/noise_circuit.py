@@ -90,6 +90,11 @@ class JointLaplace:
         """How many coins each side gives for one noise: of G, the sign, then of zero."""
         return self._size.coins + self.coin_bits
 
+    @property
+    def size(self) -> int:
+        """How many coins or ANDs a noise takes at most."""
+        return self.coins
+
     @cached_property
     def distance(self) -> float:
         """An upper bound of the total variation distance of one noise."""
@@ -162,6 +167,11 @@ class JointGeometric:
     @property
     def coins(self) -> int:
         return self._size.coins - 1
+
+    @property
+    def size(self) -> int:
+        """As `JointLaplace.size`."""
+        return self.coins
 
     @property
     def largest(self) -> int:

@@ -9,10 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols import registry
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.circuit import Circuit
@@ -331,3 +334,28 @@ class Kernel(ABC):
             columns.append(from_bits(bits[:, start : start + out.bits], out.signed))
             start += out.bits
         return np.stack(columns, axis=1)
+
+
+class KernelKind(Protocol):
+    """What an entry point names: a class of kernels, or an `Expression`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def __call__(self, grids: Sequence[Grid]) -> Kernel:
+        """The kernel on these grids, one per column."""
+
+
+@cache
+def kernel_named(name: str) -> KernelKind:
+    """The kernel of that name. Loads no other, so a broken package does not affect the others.
+
+    Raises `LocalError` if there is no kernel of that name, or if it cannot be loaded.
+    """
+    loaded: KernelKind = registry.named(registry.KERNELS, name)
+    if not callable(loaded) or not hasattr(loaded, "columns"):
+        raise LocalError(f"{name!r} is not a kernel: it has no columns, or cannot be called")
+    return loaded

@@ -197,7 +197,7 @@ class Evidence:
         opened = []
         for batch, opening in enumerate(self.openings):
             head = batch.to_bytes(HEAD, "little")
-            width = 8 * query.plan.released_at(batch, query.mechanism is None)
+            width = 8 * query.plan.released_at(batch, query.noise_law is None)
             for answer in opening.answers:
                 if answer.share[:HEAD] != head or len(answer.share) != HEAD + width:
                     raise PeerError(Role.SERVER.named(answer.server), f"no share of batch {batch}")

@@ -39,8 +39,8 @@ def with_law(
         raise LocalError(f"--questions is 1 or more, not {questions}")
 
     def under(law: str) -> Query:
-        put = replace(question, law=law)
-        query = put.query(bytes(NONCE_BYTES), parties, servers, records, most)
+        asked = replace(question, law=law)
+        query = asked.query(bytes(NONCE_BYTES), parties, servers, records, most)
         check(query)
         return query
 
@@ -50,7 +50,7 @@ def with_law(
     if question.rho:
         return taken(GAUSSIAN, "the budget is in rho")
     laplace = under(LAPLACE)
-    if laplace.mechanism is None:
+    if laplace.noise_law is None:
         return taken(LAPLACE, "no noise is added")
     if not question.delta:
         return taken(LAPLACE, "gaussian noise needs a --delta")
@@ -71,8 +71,8 @@ def with_law(
 
 def _deviations(laplace: Query, gaussian: Query, questions: int) -> tuple[float, float]:
     """The root of the mean variance under either law, at equal cost of so many questions."""
-    assert laplace.mechanism is not None
-    assert gaussian.mechanism is not None
+    assert laplace.noise_law is not None
+    assert gaussian.noise_law is not None
     assert laplace.epsilon is not None
     rho, of_laplace = gaussian.concentrated.rho, laplace.concentrated.rho
     assert rho is not None
@@ -82,7 +82,7 @@ def _deviations(laplace: Query, gaussian: Query, questions: int) -> tuple[float,
         together = PrivacyLoss(rho=rho * questions).at(gaussian.delta).size
         by_rho = epsilon * math.sqrt(rho / of_laplace)
         epsilon = max(together / questions, by_rho)
-    as_asked = laplace.plan.mean_variance(laplace.mechanism.variance)
+    as_asked = laplace.plan.mean_variance(laplace.noise_law.variance)
     grown = float(laplace.epsilon) / epsilon
-    found = gaussian.plan.mean_variance(gaussian.mechanism.variance)
+    found = gaussian.plan.mean_variance(gaussian.noise_law.variance)
     return grown * math.sqrt(as_asked), math.sqrt(found)

@@ -14,7 +14,7 @@ from tallyroom.protocols.aggregation.one_round import SummingServer
 from tallyroom.protocols.aggregation.signing import SigningAggregator
 from tallyroom.protocols.aggregation.stream import StreamMachines
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.pairwise.roles.bounded import BoundedMachines
 from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
@@ -116,7 +116,7 @@ def check(query: Query) -> None:
     if query.choice is not None and not aggregator.chooses:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     check_bounds(query.statistic)  # parties could not answer without
-    _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
+    _ = query.noise_law  # refuses bounds and an epsilon that there is no noise for
     mechanism = aggregator.mechanism(query)
     if query.law != LAPLACE and not mechanism.any_law:
         raise LocalError(
@@ -163,10 +163,10 @@ def server_machine(
     bulk: Bulk,
     vouchers: Vouchers | None = None,
     bases: "Callable[[], joint.BaseTransfers] | None" = None,
-    standing: Standing | None = None,
+    signing: SigningIdentity | None = None,
 ) -> Machine:
     """`bases` gives transfers that are kept from run to run; without, those of this run are its
-    own. `standing` is what covert security takes. Raises `LocalError` without where it is needed.
+    own. `signing` is what covert security takes. Raises `LocalError` without where it is needed.
     """
     machine = _alone(query, index, randomness, bulk, vouchers)
     if not isinstance(machine, SummingServer):
@@ -174,7 +174,7 @@ def server_machine(
     if query.joint_noise is None and not machine.awaits_program:
         return machine
     kept = joint.BaseTransfers(randomness) if bases is None else bases()
-    return aggregation.JointServer(machine, query, index, randomness, kept, standing)
+    return aggregation.JointServer(machine, query, index, randomness, kept, signing)
 
 
 def _alone(

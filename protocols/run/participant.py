@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from tallyroom.protocols.errors import NotWritten, PeerError, TallyError
 from tallyroom.protocols.wire.loop import JobKind, Reply
@@ -62,10 +63,11 @@ class BegunRuns:
     from us at most. Without one, as in simulations, all names are kept, however many: there, runs
     may be named for their keys, in no order."""
 
+    _adding: ClassVar = threading.Lock()  # one for all: what was begun is sent to actors
+
     def __init__(self, most: int | None = None) -> None:
         self.mark = b""
         self.clock: Clock | None = None
-        self._adding = threading.Lock()
         self._most = most
         self._names: dict[bytes, bytes] = {}
         self._numbers: list[bytes] = []

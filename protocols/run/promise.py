@@ -119,7 +119,7 @@ def concessions(query: Query) -> tuple[str, ...]:
     if query.epsilon is None:
         found.append(NO_NOISE)
     found += aggregator_named(query.aggregator).concessions(query)
-    drawn = query.mechanism is not None and query.choice is None
+    drawn = query.noise_law is not None and query.choice is None
     if drawn and query.noise in (Placement.CURATOR, Placement.TOTAL) and query.servers > 1:
         found.append("server-0 knows the noise: --noise each-server does without that trust")
     return tuple(found)

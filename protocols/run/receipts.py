@@ -6,18 +6,12 @@ parties, what, and at what privacy loss. It travels in front of the share.
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
-
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from tallyroom.protocols.errors import PeerError
-from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
-from tallyroom.protocols.identity.standing import Standing
-from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
+from tallyroom.protocols.identity.signing import Sign, check_signed
+from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES
 from tallyroom.protocols.privacy.loss import MAX_TEXT, PrivacyLoss
 from tallyroom.protocols.wire.messages import RUN_BYTES, Role
 
@@ -25,8 +19,6 @@ _TAG = b"tallyroom receipt 1\0"
 _CLAIMS = struct.Struct(f"<32s32s{MAX_TEXT}s32s")  # request, share, loss and δ as padded text
 _HEAD = struct.Struct(f"<{len(_TAG)}s{RUN_BYTES}sI")
 RECEIPT_BYTES = _CLAIMS.size + SIGNATURE_BYTES
-
-Signer = Callable[[bytes], bytes]
 
 
 def request_digest(release: bytes, ask: bytes = b"") -> bytes:
@@ -60,7 +52,7 @@ class Receipt:
         loss, delta = self.loss.text.encode(), repr(self.loss.written_delta).encode()
         return _CLAIMS.pack(self.request, self.share, loss, delta)
 
-    def signed(self, sign: Signer) -> "Receipt":
+    def signed(self, sign: Sign) -> "Receipt":
         return replace(self, signature=sign(self.statement))
 
     def encode(self) -> bytes:
@@ -69,21 +61,9 @@ class Receipt:
 
     def check_signature(self, certificate: bytes, authority: bytes) -> None:
         """Raises `PeerError` unless the members' authority certified this server, and it signed."""
-        name = Role.SERVER.named(self.server)
-        try:
-            identity = Trust(members=authority).identity_of(certificate)
-        except PeerError:
-            raise PeerError(
-                name, "its certificate is not signed by the members' authority"
-            ) from None
-        if identity != Identity(Role.SERVER, self.server, self.server):
-            raise PeerError(name, "its receipt came with the certificate of somebody else")
-        key = x509.load_pem_x509_certificate(certificate).public_key()
-        signed = isinstance(key, ec.EllipticCurvePublicKey) and holds_raw(
-            key, self.statement, self.signature
+        check_signed(
+            self.server, self.statement, self.signature, certificate, authority, "its receipt"
         )
-        if not signed:
-            raise PeerError(name, "its receipt is not signed with its certificate's key")
 
 
 def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
@@ -106,19 +86,6 @@ def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
 def request_of(data: bytes) -> bytes:
     """What a receipt says was answered (`request_digest`), whatever else it says."""
     return bytes(_CLAIMS.unpack_from(data)[0])
-
-
-def signer(credentials: Credentials) -> Signer:
-    """Signs with the key of a certificate: ECDSA on P-256, always 64 bytes."""
-    key = serialization.load_pem_private_key(credentials.key, password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-        raise ValueError("receipts are signed with keys on P-256")
-    return partial(sign_raw, key)
-
-
-def standing_of(credentials: Credentials) -> Standing:
-    """What a server signs with beside receipts, and whom it believes."""
-    return Standing(signer(credentials), credentials.certificate, credentials.authority)
 
 
 def unsigned(statement: bytes) -> bytes:

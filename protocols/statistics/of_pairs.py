@@ -11,9 +11,8 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.kernels import bundled as kernels
-from tallyroom.protocols.kernels.contract import Kernel
+from tallyroom.protocols.kernels.contract import Kernel, KernelKind, kernel_named
 from tallyroom.protocols.kernels.expression import Expression
-from tallyroom.protocols.kernels.registry import KernelKind, kernel_named
 from tallyroom.protocols.local.auc_by_response import VALUES, best_values, predicted_of_tree
 from tallyroom.protocols.local.every_level import ASKED
 from tallyroom.protocols.local.pairs import FIXED_POINT

@@ -101,9 +101,9 @@ class StudySteps:
         moves them."""
         found: dict[type[Statistic], tuple[int, ...]] = {}
         for ask in asked:
-            put = _planned(ask.statistic, self.holdings()).plan
-            moved = put.sensitivity
-            sizes = (put.length, put.released, put.noises, moved.l1, moved.squared_l2)
+            plan = _planned(ask.statistic, self.holdings()).plan
+            moved = plan.sensitivity
+            sizes = (plan.length, plan.released, plan.noises, moved.l1, moved.squared_l2)
             before = found.get(type(ask.statistic), sizes)
             found[type(ask.statistic)] = tuple(map(max, sizes, before))
         return found

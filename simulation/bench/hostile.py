@@ -15,14 +15,13 @@ import numpy as np
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.identity.certificates import Authority, Identity
-from tallyroom.protocols.identity.standing import Standing
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.joint.computation import Name, computation
 from tallyroom.protocols.joint.levels import Level, Security
 from tallyroom.protocols.joint.noise import draw_noise
 from tallyroom.protocols.joint.noise_circuit import JointLaplace
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.receipts import standing_of
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import Role
@@ -48,7 +47,7 @@ def _joint(count: int) -> list[Row]:
     noise = JointLaplace.spending(Fraction(2), Fraction(1), 2.0**-40, count)
     sources = [Randomness.from_seed(1, f"server-{index}") for index in (0, 1)]
     bases = [BaseTransfers(source) for source in sources]
-    standings = _standings()
+    signing_identities = _signing_identities()
     spent = dict.fromkeys(Level, float("inf"))
     sent = dict.fromkeys(Level, 0)
     for turn in range(1 + REPEATS):
@@ -61,7 +60,7 @@ def _joint(count: int) -> list[Row]:
                     draw_noise(noise, count, sources[index], index, None, Security(level)),
                     bases[index],
                     sources[index],
-                    standings[index],
+                    signing_identities[index],
                 )
                 for index in (0, 1)
             ]
@@ -74,10 +73,12 @@ def _joint(count: int) -> list[Row]:
     return [_level(count, level, spent, sent) for level in (Level.MALICIOUS, Level.COVERT)]
 
 
-def _standings() -> list[Standing]:
+def _signing_identities() -> list[SigningIdentity]:
     now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
     authority = Authority.create("bench", now, day)
-    return [standing_of(authority.issue(Identity(Role.SERVER, i, i), now, day)) for i in range(2)]
+    return [
+        SigningIdentity.of(authority.issue(Identity(Role.SERVER, i, i), now, day)) for i in range(2)
+    ]
 
 
 def _level(count: int, level: Level, spent: dict[Level, float], sent: dict[Level, int]) -> Row:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tallyroom.simulation.meter.box import Box, BoxMember, MemberUse
-from tallyroom.simulation.meter.counted import Apart, Counted, Nowhere, Together
+from tallyroom.simulation.meter.counted import Counted, InNamespaces, OnLoopback, Together
 from tallyroom.simulation.meter.processes import ProcessUse, ProcessWatch
 from tallyroom.simulation.meter.program import Program
 from tallyroom.simulation.meter.traffic import PairTraffic
@@ -113,7 +113,7 @@ def meter(program: Program, show: Show) -> Metered:
             "by pair: see `kernel` for all"
         )
     uses = {name: uses[name] for name in program.members}
-    emulated = program.network is not None and isinstance(counted, Apart)
+    emulated = program.network is not None and isinstance(counted, InNamespaces)
     return Metered(
         program=program,
         uses=uses,
@@ -131,7 +131,7 @@ def _counting(program: Program, marks: Marks, watch: ProcessWatch, notes: list[s
     reason = namespaces.missing()
     if not reason:
         if program.apart:
-            return Apart(program, marks.phase)
+            return InNamespaces(program, marks.phase)
         return Together(program, marks.phase, watch)
     notes.append(
         f"bytes, packets and rounds are not counted: network namespaces: {reason}; "
@@ -141,7 +141,7 @@ def _counting(program: Program, marks: Marks, watch: ProcessWatch, notes: list[s
         notes.append(f"the network {program.network_name} is not emulated: all was on the loopback")
     if os.geteuid() != 0:
         notes.append("members are in no PID namespace: it needs root")
-    return Nowhere(program)
+    return OnLoopback(program)
 
 
 def _hearing(

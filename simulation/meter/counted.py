@@ -1,8 +1,8 @@
 """Where members run, and who counts what they send each other.
 
-- `Apart`: each member has a network namespace and a line; what forwards packets counts them.
+- `InNamespaces`: each member has a network namespace and a line; what forwards packets counts them.
 - `Together`: one command is on the loopback of one namespace, and a tap on that counts.
-- `Nowhere`: without root, nobody counts.
+- `OnLoopback`: without root, nobody counts.
 """
 
 import os
@@ -31,7 +31,7 @@ from tallyroom.simulation.networks.emulation import LOOPBACK
 from tallyroom.simulation.networks.namespaces import (
     DEVICE,
     Namespaces,
-    Onlooker,
+    PacketObserver,
     counted,
     made_alone,
 )
@@ -73,7 +73,7 @@ class Counted(ABC):
         return 0
 
 
-class Nowhere(Counted):
+class OnLoopback(Counted):
     def __init__(self, program: Program) -> None:
         self.addresses = dict.fromkeys(program.members, LOOPBACK)
         self.namespaces = {}
@@ -88,7 +88,7 @@ class Nowhere(Counted):
         return []
 
 
-class Apart(Counted, Onlooker):
+class InNamespaces(Counted, PacketObserver):
     def __init__(self, program: Program, phase: Phases) -> None:
         self._traffic = Traffic(lambda end: phase(self._name(end)))
         self._lock = threading.Lock()

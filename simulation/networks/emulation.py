@@ -8,7 +8,7 @@ from tallyroom.protocols.wire.messages import Role
 LOOPBACK = "127.0.0.1"
 
 
-class Outlet(ABC):
+class LineAccess(ABC):
     """A process's access to its line. The process receives it and plugs itself in first."""
 
     @abstractmethod
@@ -16,7 +16,7 @@ class Outlet(ABC):
 
 
 @dataclass(frozen=True)
-class Direct(Outlet):
+class Direct(LineAccess):
     """No network is emulated."""
 
     def plug_in(self) -> None:
@@ -27,7 +27,7 @@ class Emulation(ABC):
     """Every process is given its line before it starts."""
 
     @abstractmethod
-    def line(self, name: str, role: Role, members: int = 1) -> Outlet:
+    def line(self, name: str, role: Role, members: int = 1) -> LineAccess:
         """Returns the line of a process, the same one after a restart. A process that hosts several
         parties has their lines side by side, hence that many times the rate."""
 
@@ -49,7 +49,7 @@ class Emulation(ABC):
 
 
 class NoEmulation(Emulation):
-    def line(self, name: str, role: Role, members: int = 1) -> Outlet:
+    def line(self, name: str, role: Role, members: int = 1) -> LineAccess:
         return Direct()
 
     def listens(self, name: str, port: int) -> None:

@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, Outlet
+from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, LineAccess
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.networks.profile import Profile
 
@@ -72,7 +72,7 @@ def _libc(name: str, *arguments: int) -> None:
 
 
 @dataclass(frozen=True)
-class Inside(Outlet):
+class Inside(LineAccess):
     """`path` leads to the namespace for as long as the process that made it lives."""
 
     path: str
@@ -82,7 +82,7 @@ class Inside(Outlet):
             _libc("setns", namespace.fileno(), CLONE_NEWNET)
 
 
-class Onlooker:
+class PacketObserver:
     """Told of every packet that one process sends to another."""
 
     def sent(self, packet: bytes) -> None:
@@ -124,7 +124,7 @@ class Cell:
 class Namespaces(Emulation):
     """Raises `LocalError` if namespaces cannot be used here."""
 
-    def __init__(self, network: Network, onlooker: Onlooker | None = None) -> None:
+    def __init__(self, network: Network, onlooker: PacketObserver | None = None) -> None:
         if reason := missing():
             raise LocalError(f"by=namespaces: {reason}; by=relays works without root")
         self._network = network
@@ -133,7 +133,7 @@ class Namespaces(Emulation):
         self._bridges: list[Bridge] = []
         self._switch = Switch(network, self._by_address, onlooker)
 
-    def line(self, name: str, role: Role, members: int = 1) -> Outlet:
+    def line(self, name: str, role: Role, members: int = 1) -> LineAccess:
         if name not in self._cells:
             number = len(self._cells)
             if number >= MOST_LINES:
@@ -253,11 +253,11 @@ class Switch:
     """Forwards packets between namespaces, in a thread."""
 
     def __init__(
-        self, network: Network, cells: dict[bytes, Cell], onlooker: Onlooker | None = None
+        self, network: Network, cells: dict[bytes, Cell], onlooker: PacketObserver | None = None
     ) -> None:
         self._network = network
         self._cells = cells
-        self._onlooker = onlooker or Onlooker()
+        self._onlooker = onlooker or PacketObserver()
         self._links: dict[tuple[Role, Role], Profile] = {}
         self._luck = random.Random(1)
         self._order = itertools.count()

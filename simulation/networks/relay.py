@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, Outlet
+from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, LineAccess
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.networks.profile import Profile
 
@@ -29,7 +29,7 @@ HEAD_ENDS = b"\r\n\r\n"
 
 
 @dataclass(frozen=True)
-class Proxied(Outlet):
+class Proxied(LineAccess):
     """gRPC asks the proxy for every connection."""
 
     proxy: str
@@ -63,7 +63,7 @@ class RelayLine:
         self.up, self.down = RelayDirection(rate), RelayDirection(rate)
 
 
-class Luck:
+class RandomLosses:
     """The random losses of a link, the same in every run."""
 
     def __init__(self, link: Profile) -> None:
@@ -86,11 +86,11 @@ class Relays(Emulation):
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._lines: dict[str, RelayLine] = {}
-        self._outlets: dict[str, Outlet] = {}
+        self._outlets: dict[str, LineAccess] = {}
         self._listening: dict[int, RelayLine] = {}
         self._servers: list[asyncio.Server] = []
 
-    def line(self, name: str, role: Role, members: int = 1) -> Outlet:
+    def line(self, name: str, role: Role, members: int = 1) -> LineAccess:
         if name not in self._outlets:
             self._lines[name] = RelayLine(self._network, role, members)
             port = self._wait(self._open(self._lines[name]))
@@ -152,8 +152,8 @@ class Relays(Emulation):
             await asyncio.sleep(2 * link.delay)
             back.write(b"HTTP/1.1 200 OK" + HEAD_ENDS)
             await asyncio.gather(
-                _pump(near, on, line.up, other.down, Luck(link)),
-                _pump(far, back, other.up, line.down, Luck(link)),
+                _pump(near, on, line.up, other.down, RandomLosses(link)),
+                _pump(far, back, other.up, line.down, RandomLosses(link)),
             )
         finally:
             on.transport.abort()
@@ -164,7 +164,7 @@ async def _pump(
     sink: asyncio.StreamWriter,
     out: RelayDirection,
     into: RelayDirection,
-    luck: Luck,
+    luck: RandomLosses,
 ) -> None:
     """Forwards in order: nothing overtakes what was sent before. A chunk takes the receiver's line
     only after it has passed the sender's, since others may be faster."""

@@ -1,6 +1,7 @@
 """Reproduces figures by name and reports the verdicts on their claims."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,22 +44,26 @@ def reproduce(
 ) -> None:
     """Prints one JSON object per line, or a few lines for people. A failed claim is not an error.
 
-    A `gallery` is one page with all figures.
+    A `gallery` is one page with all figures, from the file NAME.json that each leaves in its
+    folder.
     """
-    shown: list[tuple[Figure, Outcome]] = []
     for figure in figures:
         if err.is_terminal:
             err.print(f"[dim]{figure.name} …[/dim]")
         folder = folder_of(figure, chosen)
         folder.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
         outcome = figure.run(folder, scale)
-        shown.append((figure, outcome))
+        document = figure.document(outcome, scale, time.monotonic() - started)
+        text = json.dumps(document, allow_nan=False)
+        (folder / f"{figure.name}.json").write_text(text + "\n", encoding="utf-8")
         if as_json:
-            print(json.dumps(figure.document(outcome, scale), allow_nan=False), flush=True)
+            print(text, flush=True)
         else:
             _show(figure, outcome, scale)
     if gallery:
-        page = write_gallery(FOLDER if chosen is None else chosen, shown, scale)
+        folders = [folder_of(figure, chosen) for figure in figures]
+        page = write_gallery(FOLDER if chosen is None else chosen, figures, folders)
         if not as_json:
             out.print(f"the gallery: {page}", markup=False)
 
@@ -79,5 +84,7 @@ def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
         if isinstance(value, int | float | str):
             shown = f"{value:.6g}" if isinstance(value, float) else str(value)
             out.print(f"  {name.replace('_', ' ')}: {shown}", markup=False)
+    if figure.stand_in:
+        out.print(f"  stand-in: {figure.stand_in}", markup=False)
     for path in outcome.files:
         out.print(f"  written {path}", markup=False)

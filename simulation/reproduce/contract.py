@@ -62,21 +62,25 @@ class Figure:
     """`claim` is one sentence with the section that it comes from. `run` writes into an existing
     folder.
 
-    A failed claim is a result. `package` is an optional dependency that `run` needs.
+    A failed claim is a result. `package` is an optional dependency that `run` needs. `stand_in`
+    says which data of the paper could not be had, and what takes its place.
     """
 
     name: str
     claim: str
     run: Callable[[Path, Scale], Outcome]
     package: str | None = None
+    stand_in: str = ""
 
     def check(self) -> None:
         """Raises `LocalError` if the required package is not installed."""
         if self.package is not None and find_spec(self.package) is None:
             raise LocalError(f"{self.name} needs the package {self.package}")
 
-    def document(self, outcome: Outcome, scale: Scale) -> dict[str, object]:
-        """The object that `--json` prints."""
+    def document(
+        self, outcome: Outcome, scale: Scale, seconds: float | None = None
+    ) -> dict[str, object]:
+        """The object that `--json` prints. `seconds` is how long the run took."""
         figures = {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)}
         ours: dict[str, object] = {}
         if outcome.ours:
@@ -90,6 +94,8 @@ class Figure:
             "claim": self.claim,
             "verdict": outcome.verdict_at(scale),
             **ours,
+            **({"stand_in": self.stand_in} if self.stand_in else {}),
+            **({} if seconds is None else {"seconds": round(seconds, 1)}),
             "figures": figures,
             "files": [str(path) for path in outcome.files],
         }

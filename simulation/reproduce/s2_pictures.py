@@ -401,5 +401,6 @@ FIGURES = (
         "S2 §4.3.4, Fig. 9: residuals of income fan, those of its logarithm less so, in private "
         "plots too.",
         run_fig9,
+        stand_in="CPS earnings of 2004, where S2 has an extract of 2000.",
     ),
 )

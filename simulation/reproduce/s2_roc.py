@@ -224,11 +224,15 @@ FIGURES = (
         "S2 §3.4, Fig. 2: the AUC of PriROC and PriROC-fix errs less than that of SmoothS, and "
         "private thresholds err less than fixed ones.",
         lambda folder, scale: run("s2-fig2", folder, scale),
+        stand_in="SMS is S2's, with a model that is not private; Bank and Adult, one in ten "
+        "held-out records, in place of TWITTER, which is not available.",
     ),
     Figure(
         "s2-fig3",
         "S2 §3.4, Fig. 3: curves of PriROC and PriROC-fix are nearer to the truth than SmoothS, "
         "and PriROC is slightly nearer than PriROC-fix.",
         lambda folder, scale: run("s2-fig3", folder, scale),
+        stand_in="SMS is S2's, with a model that is not private; Bank and Adult, one in ten "
+        "held-out records, in place of TWITTER, which is not available.",
     ),
 )

@@ -213,4 +213,6 @@ FIGURE = Figure(
     "S3 §4, Fig. 5: with δ > 0 the DP error of AUC is similar to or smaller than the error of "
     "sampling and falls faster with size; that of average precision is much higher.",
     run,
+    stand_in="Adult is S3's; another set about diabetes in place of a Kaggle set of 9,948 "
+    "patients, which is not available.",
 )

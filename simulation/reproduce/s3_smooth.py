@@ -59,7 +59,7 @@ def run_fig3(folder: Path, scale: Scale) -> Outcome:
         axes.plot(sizes / records, found[beta], color=colour, label=f"β = {beta:g}")
     axes.set_xlabel("prevalence")
     axes.set_ylabel("sensitivity")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="center")
     files = [write_table(folder / "s3-fig3.csv", rows), save(canvas, folder / "s3-fig3.png")]
     return Outcome(criteria, {"records": records}, files)
 
@@ -195,11 +195,13 @@ FIGURES: Sequence[Figure] = (
         "S3 §4, Fig. 4: private AUC is clustered tightly for large data and spread out for small; "
         "noise often puts average precision of small data outside its range.",
         run_fig4,
+        stand_in="Adult in place of S3's diabetes data, which is not available.",
     ),
     Figure(
         "s3-fig6",
         "S3 §5, Fig. 6: symmetric binormal curves of a private AUC approximate ROC curves of "
         "classes with equal deviations well, and others less.",
         run_fig6,
+        stand_in="Adult in place of S3's diabetes data, which is not available.",
     ),
 )

@@ -31,7 +31,7 @@ PUT_BYTES = 100_000
 
 
 @dataclass(eq=False)
-class Told:
+class RecordedCall:
     """One call. `taken` once its answer was heard, with what it spent."""
 
     call: Call | JobKind
@@ -49,9 +49,9 @@ class ActorHandle:
         self._ray = the_engine()
         self.name = name
         self.lasting = LastingState()
-        self.journal: list[Told] = []
+        self.journal: list[RecordedCall] = []
         self.restarts = 0
-        self._pending: deque[tuple[Any, Told, bool]] = deque()
+        self._pending: deque[tuple[Any, RecordedCall, bool]] = deque()
         options = {"num_cpus": 0, "max_restarts": MOST_RESTARTS, "scheduling_strategy": "SPREAD"}
         self._actor = self._ray.remote(ParticipantActor).options(**options).remote(recipe)
         self._asked = self._actor.token.remote()
@@ -79,13 +79,13 @@ class ActorHandle:
         """What is awaited next."""
         return self._pending[0][0]
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: RecordedCall) -> None:
         if isinstance(told.argument, bytes) and len(told.argument) > PUT_BYTES:
             told.argument = self._ray.put(told.argument)
         self.journal.append(told)
         self._post(told, again=False)
 
-    def _post(self, told: Told, again: bool) -> None:
+    def _post(self, told: RecordedCall, again: bool) -> None:
         call = self._actor.call
         reference = call.remote(self._token, again, told.call, told.run, told.argument)
         self._pending.append((reference, told, again))
@@ -115,7 +115,7 @@ class ActorHandle:
 
     def ask(self, call: Call, run: bytes, argument: Any = None) -> CallAnswer:
         """A call, and its answer. What is answered before it is of a run that is over."""
-        told = Told(call, run, argument)
+        told = RecordedCall(call, run, argument)
         self.tell(told)
         while True:
             _, answer = self.answer()

@@ -27,6 +27,7 @@ from tallyroom.parties.signing import signer_of
 from tallyroom.protocols.aggregation.contract import Bulk, Ids, Memory
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError, words_of_the_command
 from tallyroom.protocols.identity.certificates import Credentials
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.ledger import Cap, Filter
 from tallyroom.protocols.query import Query
@@ -34,7 +35,6 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.participant import BegunRuns, Participant
 from tallyroom.protocols.run.policy import Policy
-from tallyroom.protocols.run.receipts import signer, standing_of
 from tallyroom.protocols.wire.loop import JobKind, Reply
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Spend
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
@@ -50,7 +50,7 @@ from tallyroom.storage.ledger import Ledger
 class Call(Enum):
     """What an actor is asked beside the jobs of a run (`JobKind`)."""
 
-    PUT = auto()  # the coordinator: a question
+    QUESTION = auto()  # the coordinator: it is asked one
     CLOSE = auto()  # the coordinator: a run has its answer
     SETTLE = auto()  # the accounts of a run
 
@@ -183,9 +183,8 @@ class ServerRecipe(Recipe):
             ledger,
             Randomness.from_seed(self.secret, f"server-{self.index}"),
             lambda _: self.bulk(),
-            signer(self.credentials),
+            SigningIdentity.of(self.credentials),
             Vouchers(self.credentials.authority_of_parties),
-            standing_of(self.credentials),
         )
         return server, ledger
 
@@ -277,7 +276,7 @@ class ParticipantActor:
                 with self._timed(run, message):
                     reply = participant.perform(call, run, message)
                 return _encoded(reply)
-            case Call.PUT:
+            case Call.QUESTION:
                 assert isinstance(participant, Coordinator)
                 begun = begin(participant, *argument)
                 answer = _encoded(begun.reply)

@@ -24,7 +24,7 @@ from tallyroom.servers.coordinator_process import run_coordinator
 from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.process import ServerConfig, run_server
 from tallyroom.simulation.misbehaviour import Misbehaviour, ScriptedBlock
-from tallyroom.simulation.networks.emulation import Outlet
+from tallyroom.simulation.networks.emulation import LineAccess
 from tallyroom.storage.store import keep_private
 
 
@@ -45,7 +45,7 @@ def preload() -> None:
     gc.freeze()
 
 
-def behind(outlet: Outlet, program: Callable[..., None], *arguments: object) -> None:
+def behind(outlet: LineAccess, program: Callable[..., None], *arguments: object) -> None:
     """A program whose process has a line of its own."""
     outlet.plug_in()
     program(*arguments)

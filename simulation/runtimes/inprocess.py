@@ -22,12 +22,12 @@ from tallyroom.parties.consent import Consent
 from tallyroom.protocols.aggregation.contract import Ids, Total
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.participant import Participant, next_time
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.receipts import signer, standing_of
 from tallyroom.protocols.wire.loop import InMemory, Job, MessageLoop, Node, Reply
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -107,7 +107,7 @@ class LoopRuntime(Runtime, Generic[Node]):
         started = time.perf_counter()
         begun = self._begin(question)
         if begun.earlier is not None:
-            return self._again(question, self._kept[begun.earlier][1])
+            return self._opened(question, self._kept[begun.earlier][1])
         run, released, told = begun.run, 0.0, 0.0
 
         def tell(phase: str) -> None:
@@ -139,58 +139,46 @@ class LoopRuntime(Runtime, Generic[Node]):
             raise RunFailed(finished.reason)
         total = finished.output
         assert isinstance(total, Total)
-        self._conclude(begun, total)
+        keeps, over = self._close(begun.query, run, total.contributors)
+        if keeps:
+            self._kept[run] = begun.query, total
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._forget(over)
         released = released or ended
         seconds = {"submit": released - started, "release": ended - released}
         return self._opened(question, total, metered, seconds)
 
-    def _conclude(self, begun: BegunRun, total: Total) -> None:
-        keeps, over = self._close(begun.query, begun.run, total.contributors)
-        if keeps:
-            self._kept[begun.run] = begun.query, total
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        self._forget(over)
-
     def _opened(
-        self, question: Question, total: Total, metered: RunAccounts, seconds: dict[str, float]
+        self,
+        question: Question,
+        total: Total,
+        metered: RunAccounts | None = None,
+        seconds: dict[str, float] | None = None,
     ) -> Opened:
-        hosts = [meter.between_parties() for meter in metered.hosts]
+        """What a run gave. Without accounts it is what an earlier question released of the same
+        tree: it costs nothing."""
+        spent = RunAccounts([], []) if metered is None else metered
+        hosts = [meter.between_parties() for meter in spent.hosts]
         if self.layout.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
         return Opened(
             total.vector,
             total.contributors,
             total.records,
-            Bill([*metered.stations, *hosts], len(self.layout.holdings.ids)),
-            seconds,
+            Bill([*spent.stations, *hosts], len(self.layout.holdings.ids)),
+            seconds or {},
             total.caught,
-            metered.cpu_seconds,
+            spent.cpu_seconds,
             total.refused,
             total.lost_pairs,
+            reused=metered is None,
             question=question,
             refusals=total.refusals,
             refusing=total.refusing,
             evidence=total.evidence,
             authority=self._authority,
-            prepare_cpu_seconds=metered.prepare_cpu_seconds,
-        )
-
-    def _again(self, question: Question, total: Total) -> Opened:
-        """What an earlier question released of the same tree: it costs nothing."""
-        return Opened(
-            total.vector,
-            total.contributors,
-            total.records,
-            Bill([], len(self.layout.holdings.ids)),
-            caught=total.caught,
-            refused=total.refused,
-            refusals=total.refusals,
-            refusing=total.refusing,
-            reused=True,
-            question=question,
-            evidence=total.evidence,
-            authority=self._authority,
+            prepare_cpu_seconds=spent.prepare_cpu_seconds,
         )
 
 
@@ -288,8 +276,7 @@ class InProcess(LoopRuntime[Participant]):
                 i,
                 self._ledger(f"server-{i}"),
                 Randomness.for_role(layout.seed, f"server-{i}"),
-                sign=signer(self._credentials[i]),
-                standing=standing_of(self._credentials[i]),
+                signing=SigningIdentity.of(self._credentials[i]),
             )
             for i in range(layout.servers)
         ]

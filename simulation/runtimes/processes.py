@@ -25,7 +25,7 @@ from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.process import ServerConfig
 from tallyroom.simulation.analyst import Analyst
 from tallyroom.simulation.misbehaviour import HONEST
-from tallyroom.simulation.networks.emulation import Emulation, NoEmulation, Outlet
+from tallyroom.simulation.networks.emulation import Emulation, LineAccess, NoEmulation
 from tallyroom.simulation.networks.namespaces import Namespaces
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.networks.relay import Relays
@@ -55,7 +55,7 @@ class Processes(Runtime):
         self._targets: list[str] = []
         self._coordinator = ""
         self._network: Emulation = NoEmulation()
-        self._outlets: dict[str, Outlet] = {}
+        self._outlets: dict[str, LineAccess] = {}
 
     def role_processes(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

@@ -23,7 +23,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.loop import Job, MessageLoop, Reply
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Bill, Direction, Meter
-from tallyroom.simulation.runtimes.actor_handles import ActorHandle, Told
+from tallyroom.simulation.runtimes.actor_handles import ActorHandle, RecordedCall
 from tallyroom.simulation.runtimes.actors import (
     Call,
     CoordinatorRecipe,
@@ -67,7 +67,7 @@ class ActorLoop(MessageLoop[ActorHandle]):
 
     def post(self, job: Job[ActorHandle]) -> None:
         data = None if job.message is None else job.message.encode()
-        job.node.tell(Told(job.kind, job.run, data, job))
+        job.node.tell(RecordedCall(job.kind, job.run, data, job))
 
     def next(self) -> tuple[Job[ActorHandle], Reply]:
         heads = {handle.head: handle for handle in self._everybody if handle.busy}
@@ -189,7 +189,7 @@ class Ray(LoopRuntime[ActorHandle]):
         self._refusing.clear()
         handle = self.coordinator_handle
         now = time_after(self._last_time, self.layout.seed is not None)
-        answer = handle.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
+        answer = handle.ask(Call.QUESTION, b"", (question, frozenset(self._kept), now))
         told = handle.journal[-1]
         if answer.error is not None:
             handle.journal.remove(told)
@@ -211,7 +211,7 @@ class Ray(LoopRuntime[ActorHandle]):
 
     def _settle(self, run: bytes) -> RunAccounts:
         for handle in self.handles.values():
-            handle.tell(Told(Call.SETTLE, run))
+            handle.tell(RecordedCall(Call.SETTLE, run))
         spent_by: dict[str, Spent] = {}
         for name, handle in self.handles.items():
             while handle.busy:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tallyroom.protocols.errors import Interrupted, RunFailed
 from tallyroom.simulation.result import version
-from tallyroom.simulation.sweep.journal import Row, SweepJournal
-from tallyroom.simulation.sweep.machines import Machines
+from tallyroom.simulation.sweep.journal import Machines, Row, SweepJournal
 from tallyroom.simulation.sweep.specification import GridRun, Specification
 from tallyroom.simulation.sweep.summary import write_summary
 from tallyroom.simulation.sweep.table import write_table

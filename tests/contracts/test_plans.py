@@ -52,6 +52,7 @@ OWN = {
     "linear-regression": ["--range=x=0:1", "--range=y=0:1"],
     "logistic-regression": ["--range=x=0:1"],
     "residual-plot": ["--range=x=0:1", "--range=y=0:1"],
+    "cox": ["--range=x=0:1", "--event=label", "--upper=8"],
     "projected-histogram": ["--target=label", "--attribute=label=0,1", "--attribute=score=0:1"],
     "multinomial-regression": ["--target=label", "--attribute=label=0,1", "--attribute=score=0:1"],
 }

@@ -8,6 +8,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.studies import study_names
 from tallyroom.protocols.studies.conformance import StudyContract, StudySteps
+from tallyroom.protocols.studies.cox import Cox
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -55,6 +56,10 @@ class TestLogisticRegression(StudyContract):
 
 class TestWhitenedRegression(TestLogisticRegression):
     study = LogisticRegression(("a", "b"), "label", ranges=("a=0:1", "b=0:1"), method="whitened")
+
+
+class TestCox(StudyContract):
+    study = Cox(("a", "b"), "time", "label", 1.0, ("a=0:1", "b=0:1"), 1.0, thresholds=3)
 
 
 class TestMultinomialRegression(StudyContract):

@@ -19,7 +19,13 @@ from tallyroom.simulation import Federation
 from tallyroom.simulation.networks.network import Network, everywhere, network_of
 from tallyroom.simulation.networks.prediction import network_seconds
 from tallyroom.simulation.networks.profile import PROFILES, Profile, profile_of
-from tallyroom.simulation.networks.relay import Luck, Proxied, RelayDirection, RelayLine, Relays
+from tallyroom.simulation.networks.relay import (
+    Proxied,
+    RandomLosses,
+    RelayDirection,
+    RelayLine,
+    Relays,
+)
 from tallyroom.simulation.result import Result
 
 WITHIN = 0.25
@@ -161,7 +167,7 @@ def test_a_line_carries_one_thing_after_another() -> None:
     assert line.book(10, 10.0) == (10.0, 11.0)
     two = RelayLine(network_of("party=rate=80kbit"), Role.PARTY, members=2)
     assert two.up.book(20_000, 0.0) == (0.0, 1.0)
-    lossy = Luck(Profile(delay=1.0, loss=0.5))
+    lossy = RandomLosses(Profile(delay=1.0, loss=0.5))
     delays = [lossy.delay(1) for _ in range(2000)]
     assert set(delays) == {1.0, 3.0}
     # 2000 tosses of a fair coin: outside 890..1110 once in a million

@@ -63,7 +63,7 @@ def message(data: bytes) -> None:
 def query(data: bytes) -> None:
     try:
         decoded = decode_query(run_name(NONCE, data), data, "peer")
-        _ = decoded.mechanism  # what a server asks of a query before it takes part
+        _ = decoded.noise_law  # what a server asks of a query before it takes part
     except (PeerError, LocalError):
         return
     assert decoded.encode() == data

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyroom.parties.sealed_channel import (
-    Card,
     End,
     SealedChannel,
+    SignedKey,
     direction_key,
     fingerprint,
-    sign_card,
-    verify_card,
+    sign_key,
+    verify_key,
 )
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
@@ -150,52 +150,54 @@ def alice(authority: Authority) -> Credentials:
 
 
 @pytest.fixture(scope="module")
-def card(alice: Credentials) -> Card:
-    return sign_card(public(ALICE), alice, ROOM)
+def signed_key(alice: Credentials) -> SignedKey:
+    return sign_key(public(ALICE), alice, ROOM)
 
 
-def test_a_card_is_believed(card: Card, authority: Authority) -> None:
-    verify_card(card, authority.pem, ROOM, NOW)  # raises where it is not
-    assert card.identity == ALICE
+def test_a_signed_key_is_believed(signed_key: SignedKey, authority: Authority) -> None:
+    verify_key(signed_key, authority.pem, ROOM, NOW)  # raises where it is not
+    assert signed_key.identity == ALICE
 
 
-def test_altered_cards_are_refused(card: Card, alice: Credentials, authority: Authority) -> None:
+def test_altered_keys_are_refused(
+    signed_key: SignedKey, alice: Credentials, authority: Authority
+) -> None:
     other = authority.issue(EVE, NOW, DAY)
     namesake = Authority.create("room", NOW, DAY, parties_only=True).issue(ALICE, NOW, DAY)
     for wrong in (
-        replace(card, key=public(EVE)),
-        replace(card, key=card.key[:-1]),
-        replace(card, signature=b""),
-        replace(card, signature=card.signature[:-1] + b"\0"),
-        replace(card, identity=EVE),
-        replace(card, identity=replace(ALICE, last=9)),
-        replace(card, certificate=other.certificate),
-        replace(card, certificate=b""),
-        sign_card(public(EVE), replace(other, identity=ALICE), ROOM),
-        replace(sign_card(public(EVE), other, ROOM), identity=ALICE),
-        replace(sign_card(public(EVE), other, ROOM), certificate=alice.certificate),
-        sign_card(public(ALICE), namesake, ROOM),
-        sign_card(public(ALICE), alice, b"another federation".ljust(32)),
+        replace(signed_key, key=public(EVE)),
+        replace(signed_key, key=signed_key.key[:-1]),
+        replace(signed_key, signature=b""),
+        replace(signed_key, signature=signed_key.signature[:-1] + b"\0"),
+        replace(signed_key, identity=EVE),
+        replace(signed_key, identity=replace(ALICE, last=9)),
+        replace(signed_key, certificate=other.certificate),
+        replace(signed_key, certificate=b""),
+        sign_key(public(EVE), replace(other, identity=ALICE), ROOM),
+        replace(sign_key(public(EVE), other, ROOM), identity=ALICE),
+        replace(sign_key(public(EVE), other, ROOM), certificate=alice.certificate),
+        sign_key(public(ALICE), namesake, ROOM),
+        sign_key(public(ALICE), alice, b"another federation".ljust(32)),
     ):
         with pytest.raises(PeerError):
-            verify_card(wrong, authority.pem, ROOM, NOW)
+            verify_key(wrong, authority.pem, ROOM, NOW)
 
 
 @pytest.mark.parametrize("role", [Role.SERVER, Role.COORDINATOR, Role.ANALYST])
-def test_only_parties_have_cards(role: Role) -> None:
-    """Of an authority that signs members as well: theirs are not cards of parties."""
+def test_only_parties_have_signed_keys(role: Role) -> None:
+    """Of an authority that signs members as well: theirs are not keys of parties."""
     everyone = Authority.create("room", NOW, DAY)
     member = everyone.issue(Identity(role), NOW, DAY)
     with pytest.raises(PeerError):
-        verify_card(sign_card(public(ALICE), member, ROOM), everyone.pem, ROOM, NOW)
+        verify_key(sign_key(public(ALICE), member, ROOM), everyone.pem, ROOM, NOW)
 
 
 @pytest.mark.parametrize("days", [-1, 2])
 def test_a_certificate_that_does_not_hold_vouches_for_nothing(
-    card: Card, authority: Authority, days: int
+    signed_key: SignedKey, authority: Authority, days: int
 ) -> None:
     with pytest.raises(PeerError, match="is not valid now"):
-        verify_card(card, authority.pem, ROOM, NOW + days * DAY)
+        verify_key(signed_key, authority.pem, ROOM, NOW + days * DAY)
 
 
 def test_federations_have_fingerprints_of_their_own(authority: Authority) -> None:

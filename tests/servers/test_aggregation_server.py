@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.privacy.ledger import Filter
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.query import Query, run_name
@@ -20,7 +21,6 @@ from tallyroom.protocols.run.receipts import (
     decode_receipt,
     request_digest,
     share_digest,
-    signer,
 )
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.moments import Mean
@@ -244,7 +244,9 @@ def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
     members = Authority.create("members", dt.datetime.now(dt.UTC), dt.timedelta(days=1))
     held = members.issue(Identity(Role.SERVER, 0, 0), dt.datetime.now(dt.UTC), dt.timedelta(days=1))
     ledger = Ledger(None)
-    asked = AggregationServer(0, ledger, Randomness.from_seed(1, "s"), sign=signer(held))
+    asked = AggregationServer(
+        0, ledger, Randomness.from_seed(1, "s"), signing=SigningIdentity.of(held)
+    )
     query = a_query(epsilon=Fraction(1, 3))
     asked.handle(question(query))
     (share,) = release(asked, query).messages

@@ -161,6 +161,17 @@ def test_coins_without_end_are_not_drawn() -> None:
         )
 
 
+def test_gaussian_noise_without_end_is_not_drawn() -> None:
+    """Whoever asks chooses ρ, and with it how many tables a noise is drawn from."""
+    with (
+        Federation(parties=3, hosts=1, data=DATA) as federation,
+        pytest.raises(LocalError, match=r"too many to draw together: .*--noise each-server"),
+    ):
+        federation.run(
+            Histogram(value="value", bins=1 << 16), "rho 1e-15", "joint", noise_law="gaussian"
+        )
+
+
 @pytest.mark.parametrize(
     ("servers", "aggregator", "words"),
     [

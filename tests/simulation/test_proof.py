@@ -12,6 +12,7 @@ import pytest
 
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import Placement
@@ -19,7 +20,7 @@ from tallyroom.protocols.query import run_name
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.run.evidence import Answered, Evidence
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES, decode_receipt
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -172,7 +173,7 @@ def resigned(opened: Opened, authority: Authority, **claims: Any) -> Callable[[A
 
     def change(answer: Answered) -> Answered:
         receipt = decode_receipt(evidence_of(opened).run, 1, answer.receipt)
-        signed = replace(receipt, **claims).signed(signer(credentials))
+        signed = replace(receipt, **claims).signed(SigningIdentity.of(credentials).sign)
         return replace(answer, receipt=signed.encode(), certificate=credentials.certificate)
 
     return change
@@ -261,7 +262,7 @@ def test_a_server_that_charged_something_else_is_named(claim: PrivacyLoss) -> No
 
     def honest(answer: Answered) -> Answered:
         receipt = decode_receipt(evidence_of(opened).run, 0, answer.receipt)
-        signed = receipt.signed(signer(certified))
+        signed = receipt.signed(SigningIdentity.of(certified).sign)
         return replace(answer, receipt=signed.encode(), certificate=certified.certificate)
 
     opened = replace(with_answer(opened, 0, honest), authority=authority.pem)

@@ -13,7 +13,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.simulation.question_key import check_resumed, keyed
+from tallyroom.simulation.asking import check_resumed, keyed
 
 ASKED = Question(
     Histogram(lower=0, upper=1, bins=3), "additive", Fraction(1, 3), Placement.EACH_SERVER

@@ -27,7 +27,7 @@ PRIROC = [
     *("medians", "midpoints"),
 ]
 OURS = (
-    *("s0-fig2", "s0-fig3", "s0-fig4"),
+    *("s0-fig2", "s0-fig3", "s0-fig4", "s0-direct"),
     *("s1-fig4", "s1-protocols"),
     *("s2-fig1", "s2-fig2", "s2-fig3", "s2-fig4", "s2-fig6"),
     *("s2-fig7", "s2-fig8", "s2-fig9", "s2-table1"),
@@ -97,6 +97,7 @@ COLUMNS = {
     "s0-fig9": ["curve", "false_positive_rate", "true_positive_rate"],
     "s0-fig6": CALIBRATION,
     "s0-fig10": CALIBRATION,
+    "s0-direct": ["protocol", "epsilon", "relative_mse", "median_square"],
     "s2-fig1": [
         "data",
         "epsilon",
@@ -172,7 +173,7 @@ def tally_elsewhere(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
         env={"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -190,6 +191,10 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
     lines = (folder / "documents.jsonl").read_text().splitlines()
     documents = [json.loads(line) for line in lines]
     for document in documents:
+        name = document["figure"]
+        kept = (folder / "reproduce" / name / f"{name}.json").read_text()
+        assert json.loads(kept) == document
+    for document in documents:
         document["files"] = [folder / path for path in document["files"]]
     return {document["figure"]: document for document in documents}
 
@@ -202,9 +207,10 @@ class TestCommand:
     def test_document(self, everything: dict[str, dict[str, object]], name: str) -> None:
         document = everything[name]
         ours = ["ours"] if name in OURS else []
-        assert list(document) == [
-            *("schema", "figure", "claim", "verdict", *ours, "figures", "files")
-        ]
+        stand_in = ["stand_in"] if FIGURES[name].stand_in else []
+        told = ["verdict", *ours, *stand_in, "seconds"]
+        assert list(document) == ["schema", "figure", "claim", *told, "figures", "files"]
+        assert document.get("stand_in", "") == FIGURES[name].stand_in
         assert document["schema"] == 1
         assert document["claim"] == FIGURES[name].claim
         figures = document["figures"]
@@ -242,6 +248,7 @@ class TestCommand:
         for name, document in everything.items():
             assert f'<h3 id="{name}">{name}: {document["verdict"]}</h3>' in text
             assert html.escape(FIGURES[name].claim) in text
+            assert html.escape(FIGURES[name].stand_in) in text
             figures = document["figures"]
             assert isinstance(figures, dict)
             for criterion, met in figures["criteria"].items():
@@ -273,7 +280,8 @@ class TestCommand:
         assert FIGURES["s0-fig3"].claim in done.stdout
         assert "too few runs" in done.stdout
         assert sorted(path.name for path in Path("plots").iterdir()) == [
-            *("s0-fig3.csv", "s0-fig3.png", "s0-fig4.csv", "s0-fig4.png")
+            *("s0-fig3.csv", "s0-fig3.json", "s0-fig3.png"),
+            *("s0-fig4.csv", "s0-fig4.json", "s0-fig4.png"),
         ]
 
     def test_unknown_figure_names_the_nearest_and_writes_nothing(self, tally_here: Tally) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.run.policy import parse_policy
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -23,10 +22,11 @@ from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
+from tallyroom.simulation.asking import AskingOptions, Setting
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Progress
-from tallyroom.simulation.study import AskingOptions, StudyQuestion
+from tallyroom.simulation.study import StudyQuestion
 from tallyroom.simulation.verification import verify
 
 MEAN = Mean("score", lower=0.0, upper=1.0)
@@ -326,7 +326,8 @@ def test_a_loss_in_rho_is_not_asked_as_none() -> None:
     """It has no ε, which in a question means no noise."""
     options = AskingOptions(None, "record", None, 1.0, False, lambda _: None, "laplace")
     grant = Grant(PrivacyLoss.concentrated(Fraction(1, 10)))
-    asked = options.question(Mean(), "additive", grant, Placement.EACH_SERVER)
+    bounded = Mean(lower=0.0, upper=1.0)
+    asked = Setting("additive", 4, 2, 1, 4).question(bounded, grant, options).question
     assert (asked.rho, asked.epsilon) == ("1/10", Fraction("0.447214"))
     ask = Ask(Mean(), Fraction(1))
     with pytest.raises(LocalError, match="a study is asked for an epsilon, not for ρ"):

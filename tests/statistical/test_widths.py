@@ -42,14 +42,14 @@ def half_width(
     """Of the first value, in units of its standard deviation, and the scale of a noise."""
     asked = Question(statistic, "additive", Fraction(1, 10), noise)
     query = asked.query(bytes(8), 7, servers, RECORDS, 100)
-    assert query.mechanism is not None
+    assert query.noise_law is not None
     put = query.statistic
     middle = RECORDS << 30 if isinstance(put, Gini) else 10**9  # far from where it would be clipped
     released = np.full(query.plan.released, middle, dtype=np.uint64)
     release = AddedNoise(query).release(released, RECORDS, contributors)
     found = put.read(release).interval
     assert found is not None
-    scale = laplace_scale(query.mechanism)
+    scale = laplace_scale(query.noise_law)
     return float((found.high - found.low)[0] / (2 * found.errors[0])), scale
 
 

@@ -29,7 +29,7 @@ class NodeNoise:
         self._noise: dict[int, int] = {}
 
     def at(self, points: NDArray[np.uint64]) -> Vector:
-        if self._query.mechanism is None:
+        if self._query.noise_law is None:
             return np.zeros(len(points), dtype=np.uint64)
         assert self._query.points is not None
         assert self._query.points.tree is not None

@@ -65,7 +65,7 @@ _DONE = {
 }
 
 
-class Stuck(Exception):  # noqa: N818 - it names an outcome, and never leaves this module
+class CannotFinish(Exception):  # noqa: N818 - it names an outcome, and never leaves this module
     """Why the run cannot finish."""
 
 
@@ -208,14 +208,14 @@ class MaskingServer(SummingServer):
                 break
             try:
                 messages += self._end_stage(answered)
-            except Stuck as stuck:
-                return Failed(str(stuck))
+            except CannotFinish as error:
+                return Failed(str(error))
         if self._stage is before:
             return Continue()
         return Continue(messages, deadline=self._query.deadline)
 
     def _end_stage(self, answered: Members) -> tuple[Message, ...]:
-        """Ends a stage and returns what starts the next. Raises `Stuck` if the run cannot go on."""
+        """Ends a stage and returns what starts the next. Raises `CannotFinish`."""
         match self._stage:
             case Stage.KEYS | Stage.DEAL:
                 stay = self._graph.survivors(answered)
@@ -263,7 +263,7 @@ class MaskingServer(SummingServer):
         return self._present | (self._dealt & joined)
 
     def _remove_masks(self, answered: Members) -> tuple[Message, ...]:
-        """Opens the sum and returns the roster. Raises `Stuck` if it cannot be opened."""
+        """Opens the sum and returns the roster. Raises `CannotFinish` if it cannot be opened."""
         said = np.where(answered[:, None], self._said[Phase.UNMASK], np.uint8(0))
         held = held_shares(self._graph, said)
         self._require_holders(answered, held[1].sum(axis=1)[self._needed])
@@ -281,23 +281,23 @@ class MaskingServer(SummingServer):
                 len(masked),
             )
         except KeyMismatch as mismatch:
-            raise Stuck(str(mismatch)) from None
+            raise CannotFinish(str(mismatch)) from None
         self._stage = Stage.OPEN
         self._state = ServerState.CLOSED
         return (self._to_coordinator(Phase.ROSTER, roster(self._present, self._faults)),)
 
     def _require_minimum(self, members: Members, answered: Members) -> None:
         if np.count_nonzero(members) < self._query.min_parties:
-            raise Stuck(
+            raise CannotFinish(
                 f"{self._who_answered(answered)} and {self._query.min_parties} are needed; "
                 f"missing: {_names(~answered)}"
             )
 
     def _require_holders(self, answered: Members, counts: NDArray[np.integer]) -> None:
-        """Raises `Stuck` if a secret has too few holders left; `counts` are the holders of each."""
+        """Raises `CannotFinish` if a secret has too few holders; `counts` has those of each."""
         fewest, graph = int(counts.min()), self._graph
         if fewest < graph.threshold:
-            raise Stuck(
+            raise CannotFinish(
                 f"{self._who_answered(answered)}, which leaves {fewest} of {graph.holders} holders "
                 f"of a secret where {graph.threshold} are needed; missing: {_names(~answered)}"
             )

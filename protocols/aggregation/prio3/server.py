@@ -191,7 +191,7 @@ class Prio3Server(VerifyingServer):
 
     def publish(self, share: Vector) -> bytes:
         field, plan = self._reporting.field, self._query.plan
-        if self._query.mechanism is not None:
+        if self._query.noise_law is not None:
             if plan.measures:
                 share = apply_integer_map(field, plan.measure, share)
             if self.drawn is not None:

@@ -79,8 +79,8 @@ def test_what_is_released_is_what_was_measured_and_the_parties_noise(
     query = a_curve_query(spec, servers, statistic, 6, 15)
     vectors = query.plan.encode(holdings)
     exchange = Exchange(aggregator_named(spec), query)
-    assert query.mechanism is not None
-    drawn = query.mechanism.draw_shares(holdings.ids, 3, query.plan.noises, exchange.randomness)
+    assert query.noise_law is not None
+    drawn = query.noise_law.draw_shares(holdings.ids, 3, query.plan.noises, exchange.randomness)
     measured = query.plan.measure(vectors.sum(axis=0, dtype=np.uint64))
     expected = measured + query.plan.place(drawn.sum(axis=0).view(np.uint64))
     assert np.abs(drawn).max() > 0
@@ -100,8 +100,8 @@ def test_half_of_the_parties_add_the_full_noise_to_every_count(spec: str, server
     released = total_of(query, half)
     measured = query.plan.measure(query.plan.encode(half).sum(axis=0, dtype=np.uint64))
     noise = signed(released - measured)
-    assert query.mechanism is not None
-    scale = float(laplace_scale(query.mechanism))
+    assert query.noise_law is not None
+    scale = float(laplace_scale(query.noise_law))
     support = np.arange(-int(20 * scale), int(20 * scale) + 1)
     assert len(noise) == query.plan.noises == 4368
     assert fits(noise, support, discrete_laplace_pmf(support, scale)) > ALPHA

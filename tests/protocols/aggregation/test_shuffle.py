@@ -37,7 +37,7 @@ from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.federation import Federation
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Opened
-from tallyroom.simulation.statement import Setting
+from tallyroom.simulation.statement import notes_of
 from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import (
@@ -258,9 +258,8 @@ def test_what_others_release_is_said_as_before() -> None:
 
 def test_reports_that_were_refused_are_told_with_the_answer() -> None:
     query = a_query(epsilon=None)
-    setting = Setting(Shuffle(), query.parties, 1, query.max_records_per_party, query.records)
     everyone = np.arange(query.parties, dtype=np.uint32)
     opened = Opened(np.zeros(3, np.uint64), everyone, 12, Bill([], query.parties), refused=3)
-    notes = setting.notes(opened)
+    notes = notes_of(opened, query.parties)
     assert "3 reports could not be used; their senders are unknown" in notes
-    assert setting.notes(replace(opened, refused=0)) == notes[:-1]
+    assert notes_of(replace(opened, refused=0), query.parties) == notes[:-1]

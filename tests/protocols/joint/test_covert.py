@@ -34,10 +34,10 @@ from tallyroom.protocols.joint.noise_circuit import JointLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.simulation.lying_servers import lying_copies, without_noise
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits, uniform_bytes_p
-from tests.protocols.joint.two_ends import BASES, CREDENTIALS, NAME, STANDINGS, Ends
+from tests.protocols.joint.two_ends import BASES, CREDENTIALS, NAME, SIGNING, Ends
 
 NOISE = JointLaplace(Fraction(2), 6, 24)
-AUTHORITY = STANDINGS[0].authority
+AUTHORITY = SIGNING[0].authority
 RUNS = 50
 
 
@@ -138,7 +138,7 @@ def test_what_is_kept_secret_does_not_show() -> None:
 
 def test_a_server_without_a_certificate_takes_no_part() -> None:
     ends = drawn(1)
-    ends.ends[0]._standing = None
+    ends.ends[0]._signing = None
     with pytest.raises(LocalError, match="without a certificate"):
         ends.run()
 

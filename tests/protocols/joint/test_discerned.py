@@ -103,7 +103,7 @@ def query_of(epsilon: Fraction, records: int = 4) -> Query:
 def test_no_pick_costs_more_than_epsilon_on_any_adjacent_records_and_half_the_noise_does() -> None:
     """Exactly, over all data of four records of three bits and all replacements, at ε = 2."""
     query = query_of(Fraction(2))
-    choice, mechanism = query.choice, query.mechanism
+    choice, mechanism = query.choice, query.noise_law
     assert choice is not None
     assert mechanism is not None
     assert choice.moves == 6
@@ -146,10 +146,10 @@ def test_a_coordinator_that_says_fewer_records_gets_no_less_noise() -> None:
         noise=Placement.JOINT,
     )
     assert DEPLOYED.in_federation(2).refusal(lying, records=4) is None
-    assert honest.mechanism is not None
-    assert lying.mechanism is not None
-    least = laplace_scale(honest.mechanism)
-    assert laplace_scale(lying.mechanism) >= least == 2 * 2 * 15
+    assert honest.noise_law is not None
+    assert lying.noise_law is not None
+    least = laplace_scale(honest.noise_law)
+    assert laplace_scale(lying.noise_law) >= least == 2 * 2 * 15
 
 
 def test_it_is_the_curators_best() -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tallyroom.fss.ring import Bytes
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.identity.signing import SigningIdentity
 from tallyroom.protocols.joint.base_transfers import BaseTransfers
 from tallyroom.protocols.joint.computation import (
     EVALUATOR,
@@ -22,14 +23,13 @@ from tallyroom.protocols.joint.computation import (
     Program,
 )
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.receipts import standing_of
 from tallyroom.protocols.wire.messages import Role
 
 NAME = Name(b"a run", "a program")
 _NOW, _DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.timedelta(days=1)
 AUTHORITY = Authority.create("two ends", _NOW, _DAY)
 CREDENTIALS = [AUTHORITY.issue(Identity(Role.SERVER, i, i), _NOW, _DAY) for i in range(2)]
-STANDINGS = [standing_of(each) for each in CREDENTIALS]
+SIGNING = [SigningIdentity.of(each) for each in CREDENTIALS]
 
 
 BASES = (
@@ -60,7 +60,7 @@ class Ends:
             self.bases = _unmet(BASES)
         kinds: list[type[GarblerEnd] | type[EvaluatorEnd]] = [garbler, EvaluatorEnd]
         self.ends: list[Computation] = [
-            kind(names[i], programs(i, sources[i]), self.bases[i], sources[i], STANDINGS[i])
+            kind(names[i], programs(i, sources[i]), self.bases[i], sources[i], SIGNING[i])
             for i, kind in enumerate(kinds)
         ]
         self.sent: list[Bytes] = []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.kernels import registry
+from tallyroom.protocols.kernels.contract import kernel_named
 from tallyroom.protocols.kernels.expression import Expression
 from tallyroom.protocols.kernels.syntax import MAX_DEPTH, MAX_LENGTH, parse
 from tallyroom.protocols.registry import KERNELS
@@ -113,13 +113,13 @@ def test_another_package_may_bring_a_kernel(monkeypatch: pytest.MonkeyPatch) -> 
     register(monkeypatch, KERNELS, "mine", f"{__name__}:MINE")
     register(monkeypatch, KERNELS, "gone", "no_such_package:KERNEL")
     register(monkeypatch, KERNELS, "none", f"{__name__}:WORDS")
-    found = registry.kernel_named.__wrapped__("mine")
+    found = kernel_named.__wrapped__("mine")
     assert found.columns == ("x",)
     assert found([SMALL]).reference(np.array([[3]]), np.array([[9]]))[0, 0] == 6
     with pytest.raises(LocalError, match="kernel 'gone' cannot be loaded"):
-        registry.kernel_named.__wrapped__("gone")
+        kernel_named.__wrapped__("gone")
     with pytest.raises(LocalError, match="'none' is not a kernel"):
-        registry.kernel_named.__wrapped__("none")
+        kernel_named.__wrapped__("none")
 
 
 @pytest.mark.parametrize("shape", ["min({}, b.x)", "max(b.x, {})", "if({} > b.x, 1, 2)", "abs({})"])

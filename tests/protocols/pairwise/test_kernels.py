@@ -27,8 +27,13 @@ from tallyroom.protocols.kernels.bundled import (
     Variance,
     inversions,
 )
-from tallyroom.protocols.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
-from tallyroom.protocols.kernels.registry import kernel_named
+from tallyroom.protocols.kernels.contract import (
+    MAX_OUTPUT_BITS,
+    Grid,
+    Integers,
+    Kernel,
+    kernel_named,
+)
 from tests.protocols.pairwise.kernel_samples import KINDS, LABEL, on
 
 

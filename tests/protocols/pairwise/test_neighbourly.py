@@ -20,6 +20,7 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import (
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.pairs import PairSample, PairwiseMean
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau
+from tallyroom.protocols.statistics.pair_intervals import PairError
 from tallyroom.protocols.statistics.pairwise import MOST_MEETINGS, Pairs
 
 HELD = st.lists(st.integers(0, 7), min_size=2, max_size=9).filter(lambda held: sum(held) > 1)
@@ -132,6 +133,17 @@ def test_the_variance_is_what_is_said_where_parties_differ(
     told = clustering(each, length, alike)
     assert few / shuffled == pytest.approx(told, rel=0.21)
     assert told > 1.4
+
+
+def test_intervals_cover_what_meetings_add() -> None:
+    few, everybody = (
+        plan_of(Gini(lower=0.0, upper=1.0, pairs_per_party="4", meetings=meetings), 60, 10)
+        for meetings in ("few", "all")
+    )
+    errors = [PairError.of(each, None, each.sample.count(600)).drawing for each in (few, everybody)]
+    length = -(-4 // few.sample.runs)
+    assert few.sample.runs > 0
+    assert errors[0] == pytest.approx(errors[1] * clustering(10, length))
 
 
 def test_pairs_that_are_alone_in_their_meeting_cost_nothing() -> None:

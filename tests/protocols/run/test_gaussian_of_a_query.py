@@ -30,7 +30,7 @@ def in_rho(**changes: Any) -> Any:
 def test_what_is_granted_in_rho_is_what_is_charged() -> None:
     query = in_rho()
     check(query)
-    assert query.mechanism == DiscreteGaussian(Fraction(50))  # two counts move by one each
+    assert query.noise_law == DiscreteGaussian(Fraction(50))  # two counts move by one each
     assert query.loss == query.concentrated == PrivacyLoss.concentrated(Fraction(1, 50))
     assert query.spend.loss.text == "rho 1/50"
 
@@ -114,9 +114,9 @@ def test_shares_are_calibrated_for_how_many_make_up_a_noise(
     changes: dict[str, Any], shares: int
 ) -> None:
     query = in_rho(**changes)
-    assert isinstance(query.mechanism, DiscreteGaussian)
-    assert query.mechanism.shares == shares
-    assert query.mechanism.loss(query.sensitivity) <= query.granted
+    assert isinstance(query.noise_law, DiscreteGaussian)
+    assert query.noise_law.shares == shares
+    assert query.noise_law.loss(query.sensitivity) <= query.granted
 
 
 def test_joint_noise_is_charged_with_what_its_circuit_is_off_by() -> None:
@@ -124,11 +124,11 @@ def test_joint_noise_is_charged_with_what_its_circuit_is_off_by() -> None:
     query = a_query(epsilon=Fraction(1), delta=1e-6, law="gaussian", noise=Placement.JOINT)
     check(query)
     assert query.loss == PrivacyLoss.of(1, 1e-6)
-    assert query.mechanism is not None
+    assert query.noise_law is not None
     assert query.joint_noise is not None
     off = query.joint_noise.delta(Fraction(1), query.plan.noises)
     assert 0 < off <= 2.0**-40
-    of_law = query.mechanism.loss(query.sensitivity)
+    of_law = query.noise_law.loss(query.sensitivity)
     assert of_law <= PrivacyLoss(Fraction(1), query.loss.delta - as_written(off))
     assert query.concentrated == of_law.rounded_up() + PrivacyLoss.of(0, off)
     assert query.spend.in_rho == query.concentrated
@@ -145,4 +145,4 @@ def test_joint_noise_of_no_law_has_more_than_its_circuit_covers() -> None:
 
 def test_other_laws_are_told_to_draw_as_before() -> None:
     query = a_query(epsilon=Fraction(1), noise=Placement.PARTIES, parties=60)
-    assert query.mechanism == DiscreteLaplace(Fraction(2))
+    assert query.noise_law == DiscreteLaplace(Fraction(2))

@@ -62,7 +62,7 @@ def asked(**changes: Any) -> Any:
 def test_its_noise_is_drawn_and_what_it_says_it_costs_is_charged() -> None:
     """Its scale, 2/0.7, is rounded up to 3: two counts that move by one cost 2/3."""
     query = asked()
-    assert query.mechanism == Twofold(DiscreteLaplace(Fraction(3)))
+    assert query.noise_law == Twofold(DiscreteLaplace(Fraction(3)))
     assert query.loss == PrivacyLoss.of(Fraction(2, 3))
     assert query.spend.loss == PrivacyLoss.of(Fraction(2, 3))
     assert replace(query, law="laplace").spend.loss == PrivacyLoss.of(Fraction(7, 10))
@@ -171,5 +171,5 @@ def test_sums_of_any_kind_take_any_law(statistic: Statistic) -> None:
     for law in ("twofold", "alone"):
         query = asked(statistic=statistic, law=law, max_records_per_party=1)
         check(query)
-        assert isinstance(query.mechanism, NoiseLaw)
-        assert query.mechanism.name == law
+        assert isinstance(query.noise_law, NoiseLaw)
+        assert query.noise_law.name == law

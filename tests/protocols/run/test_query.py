@@ -79,7 +79,7 @@ def test_what_is_encoded_is_decoded(query: Query) -> None:
     back = decode_named(query.run, query.encode(), "coordinator")
     assert back == query
     assert back.encode() == query.encode()
-    assert back.mechanism == query.mechanism
+    assert back.noise_law == query.noise_law
 
 
 def wire(**changes: Any) -> bytes:
@@ -400,8 +400,8 @@ def test_noise_covers_all_records_of_a_unit(statistic: Statistic, unit: int) -> 
         records_per_unit=unit,
         max_records_per_party=5,
     )
-    assert query.mechanism is not None
-    assert moved / laplace_scale(query.mechanism) == query.epsilon
+    assert query.noise_law is not None
+    assert moved / laplace_scale(query.noise_law) == query.epsilon
 
 
 @pytest.mark.parametrize(

@@ -161,8 +161,8 @@ def test_a_whole_party_is_no_more_than_its_records_protected_columns(statistic: 
     if told.public:
         assert f"{told.public[0]} is taken as public" in said
         assert not said.startswith("all records of one party, replaced")
-    assert query.mechanism is not None
-    assert laplace_scale(query.mechanism) == 2 * query.plan.sensitivity.l1
+    assert query.noise_law is not None
+    assert laplace_scale(query.noise_law) == 2 * query.plan.sensitivity.l1
 
 
 def test_the_sentences() -> None:
