@@ -38,6 +38,7 @@ from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.statistics.second_moments import Correlation, Covariance
 from tallyroom.protocols.statistics.survival import KaplanMeier, NelsonAalen
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.cox import Cox
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -120,6 +121,9 @@ def questions() -> Mapping[str, tuple[str, Statistic | Study]]:
     patients: dict[str, Statistic | Study] = {
         "kaplan-meier": KaplanMeier(**DAYS),
         "nelson-aalen": NelsonAalen(**DAYS),
+        "cox": Cox(
+            x=("treated",), time="days", event="event", upper=1300.0, ranges=("treated=0:1",)
+        ),
         "log-rank": LogRank(**DAYS, group="treated", groups="0,1"),
     }
     parts = {PEOPLE: people, SCORES: scores, PATIENTS: patients}
