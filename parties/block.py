@@ -1,6 +1,7 @@
 """The parties of one host: their records, and what they answer to a query."""
 
 import hashlib
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +31,8 @@ from tallyroom.storage.party_answers import PartyAnswers, things_told
 if TYPE_CHECKING:
     from tallyroom.parties.consent import Consent
 
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
 
 MOST_REPEATED = 8
@@ -54,6 +57,8 @@ class PartyBlock(Participant):
         super().__init__(Role.PARTY, lambda _: None)
         self.disk_patience: Patience | None = None
         """What its host has while its disk is full."""
+        self.decided: Callable[[str], None] = lambda _: None
+        """Hears of each question whether it is answered or refused."""
         self._consent = consent
         self.holdings = holdings
         self.signer = signer
@@ -95,9 +100,19 @@ class PartyBlock(Participant):
             return Reply(run)
         if run in self._of_pairs:
             return Reply(run, list(self._of_pairs[run]))
-        return self.resume(run, self.open(message))
+        return self.resume(run, self._opened(message))
 
     def open(self, message: Message) -> Machine:
+        machine = self._opened(message)
+        if isinstance(machine, RefusingParty):
+            log.info("run %s is refused: %s", message.run.hex(), machine.reason)
+            self.decided("refused")
+        else:
+            log.info("run %s is answered", message.run.hex())
+            self.decided("answered")
+        return machine
+
+    def _opened(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             most = int(self._answering.counts.max())

@@ -29,7 +29,7 @@ class Consent:
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)
         served = None if store is None else Served(store)
-        self._ledger = Ledger(store and store / LEDGER, policy.filter, served)
+        self.ledger = Ledger(store and store / LEDGER, policy.filter, served)
 
     @property
     def tells_columns(self) -> bool:
@@ -58,7 +58,7 @@ class Consent:
         cost = aggregator_named(query.aggregator).mechanism(query).spend
         spend = replace(cost, data=cost.data[:MAX_NAME], receipt=query.stream)
         try:
-            self._ledger.record([spend], query.foreseen(spend))
+            self.ledger.record([spend], query.foreseen(spend))
         except LedgerRefusal as error:
             log.warning("not answered: %s", error)
             asked = "this question" if query.foreseen(spend) == spend else "this study"
@@ -69,7 +69,7 @@ class Consent:
         return None
 
     def close(self) -> None:
-        self._ledger.close()
+        self.ledger.close()
 
 
 def read_policy(path: Path) -> Policy:

@@ -9,7 +9,14 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from tallyroom.parties.csv_source import Options, check_column, from_csv, from_table
-from tallyroom.parties.databases import PARQUET, SQLITE, parquet_table, sqlite_table
+from tallyroom.parties.databases import (
+    PARQUET,
+    POSTGRESQL,
+    SQLITE,
+    parquet_table,
+    postgresql_table,
+    sqlite_table,
+)
 from tallyroom.parties.dataset import Dataset as Dataset
 from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
 from tallyroom.parties.tables import FILES, HeaderError
@@ -53,6 +60,11 @@ def read(spec: str, also: tuple[str, ...] = ()) -> Dataset:
         if not (query := options.pop("query", "")):
             raise LocalError(f"{source}: which records? give ?query=SELECT …")
         dataset = from_table(sqlite_table(Path(file), query), Path(file), roles, options, also)
+    elif source.startswith(POSTGRESQL):
+        if not (query := options.pop("query", "")):
+            raise LocalError("which records of the database? give ?query=SELECT …")
+        table = postgresql_table(source, query)
+        dataset = from_table(table, table.path, roles, options, also)
     elif source.endswith(PARQUET) and not source.startswith("csv:"):
         dataset = from_table(parquet_table(Path(source)), Path(source), roles, options, also)
     elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():

@@ -1,5 +1,5 @@
-"""Tables that are no text: an answer of an SQLite database, and a Parquet file. Both are read, and
-never written.
+"""Tables that are no text: an answer of an SQLite or a PostgreSQL database, and a Parquet file.
+They are read, and never written.
 
 Each row is a record. A cell becomes the text that a CSV file would have for it, so it counts as it
 would there (`protocols.cells`).
@@ -17,6 +17,7 @@ from tallyroom.protocols.errors import LocalError
 
 PARQUET = ".parquet"
 SQLITE = "sqlite:"
+POSTGRESQL = "postgresql:"
 _READING = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -45,6 +46,32 @@ def sqlite_table(path: Path, query: str) -> TextTable:
 
 def _only_reading(action: int, *_: Any) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
+
+
+def postgresql_table(address: str, query: str) -> TextTable:
+    """What a query finds in the database at a libpq address, in a transaction that only reads.
+    Raises `LocalError` with one clear line."""
+    try:
+        import psycopg
+    except ImportError:
+        raise LocalError("a PostgreSQL database needs the package psycopg") from None
+    where = Path("the database")
+    try:
+        if psycopg.conninfo.conninfo_to_dict(address).get("password"):
+            raise LocalError(
+                "the address of a database is told in results: leave the password out, and give it "
+                "in PGPASSWORD or ~/.pgpass"
+            )
+        with psycopg.connect(address, connect_timeout=10) as database:
+            database.read_only = True
+            # A prepared statement is one statement: none can end the transaction and go on.
+            found = database.execute(query.encode(), prepare=True)
+            names = [each.name for each in found.description or ()]
+            table = _table(where, names, found.fetchall() if names else [])
+            database.rollback()
+            return table
+    except psycopg.Error as error:
+        raise LocalError(f"{where} does not answer the query: {_line(error)}") from None
 
 
 def parquet_table(path: Path) -> TextTable:

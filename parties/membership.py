@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from tallyroom.parties.enrolment import enrol, is_due, renew
@@ -100,9 +102,20 @@ async def keep_current(folder: Path, host: PartyHost, config: PartyConfig, enrol
         await asyncio.sleep(RENEWAL_SECONDS)
 
 
-async def run_member(folder: Path, config: PartyConfig, enrolment: str) -> None:
-    """Takes part until the process is stopped or the coordinator refuses it."""
+async def run_member(
+    folder: Path,
+    config: PartyConfig,
+    enrolment: str,
+    watched: Callable[[PartyHost], AbstractContextManager[object]] = nullcontext,
+) -> None:
+    """Takes part until the process is stopped or the coordinator refuses it; `watched` meanwhile
+    shows its operator how it does."""
     host = PartyHost(config)
+    with watched(host):
+        await _take_part(folder, host, config, enrolment)
+
+
+async def _take_part(folder: Path, host: PartyHost, config: PartyConfig, enrolment: str) -> None:
     work = asyncio.create_task(host.run())
     stop = asyncio.create_task(stop_signal())
     current = asyncio.create_task(keep_current(folder, host, config, enrolment))

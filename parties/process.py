@@ -35,6 +35,7 @@ from tallyroom.protos.identity_files import write_secret
 from tallyroom.protos.retry import may_succeed_later
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from tallyroom.protos.tasks import Tasks
+from tallyroom.storage.ledger import Ledger
 from tallyroom.storage.lock import StoreLock
 from tallyroom.storage.party_answers import PartyAnswers
 from tallyroom.storage.store import SECRET
@@ -142,6 +143,23 @@ class PartyHost:
         self._block.signer = signer_of(credentials)
         if self._peers is not None:
             self._peers.use(credentials)
+
+    @property
+    def credentials(self) -> Credentials:
+        return self._config.credentials
+
+    @property
+    def present(self) -> bool:
+        """Whether the coordinator counts on its parties now."""
+        return self._joined.is_set()
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return None if self._consent is None else self._consent.ledger
+
+    def watch(self, decided: Callable[[str], None]) -> None:
+        """`decided` hears of each question whether it is answered or refused."""
+        self._block.decided = decided
 
     def _others(self) -> "Peers":
         """Made when there is a peer to meet: most runs do not need it."""

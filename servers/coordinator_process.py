@@ -62,7 +62,7 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     credentials = config.credentials
     kept = None if config.store is None else config.store / "revoked.pem"
     revocations = Revocations(credentials.party_authority, kept)
-    metrics = Metrics(credentials)
+    metrics = Metrics(lambda: credentials)
     service.watch(metrics)
     calls = [metrics, Screen(revocations)]
     server, port = new_server(credentials, config.listen, calls, service.health.service)

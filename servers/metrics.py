@@ -40,7 +40,8 @@ _BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 class Metrics(grpc.aio.ServerInterceptor):
     """Counts the calls that it intercepts; `watch` adds a gauge that is read on demand."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Callable[[], Credentials]) -> None:
+        """`credentials` are asked for anew, as a party renews its own."""
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -66,11 +67,10 @@ class Metrics(grpc.aio.ServerInterceptor):
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        ends = validity_of(credentials.certificate).ends.timestamp()
         self.watch(
             "tally_certificate_expiry_seconds",
             "When this station's certificate ends, in Unix time.",
-            lambda: ends,
+            lambda: validity_of(credentials().certificate).ends.timestamp(),
         )
 
     def ended(self, outcome: str) -> None:

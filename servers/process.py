@@ -113,7 +113,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
             for outcome in post.replay(run, records):
                 await carry(outcome)
     revocations = Revocations(config.credentials.party_authority, store.revoked)
-    metrics = Metrics(config.credentials)
+    metrics = Metrics(lambda: config.credentials)
     watch_ledger(metrics, ledger)
     health = Health(config.store, ledger, lambda: participant.waiting)
     watch_store(metrics, health, participant)

@@ -115,7 +115,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     credentials = read_identity(folder / "fed" / "coordinator", Role.COORDINATOR)
 
     async def scrape() -> str:
-        metrics = Metrics(credentials)
+        metrics = Metrics(lambda: credentials)
         service = CoordinatorService(CoordinatorConfig(credentials, 1, ("127.0.0.1:1",)))
         service.watch(metrics)
         metrics.ended("answered")

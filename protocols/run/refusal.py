@@ -23,10 +23,10 @@ class RefusingParty:
     def __init__(self, run: bytes, ids: Ids, reason: str) -> None:
         self._run = run
         self._ids = ids
-        self._reason = reason
+        self.reason = reason
 
     def start(self) -> Step:
-        text = self._reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+        text = self.reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
         message = Message(
             self._run,
             Phase.REFUSE,

@@ -40,7 +40,7 @@ from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, St
 
 Matrix = NDArray[np.float64]
 
-METHODS = ("newton", "whitened", "objective")
+METHODS = ("whitened", "newton", "objective")
 MOMENTS_SHARE = Fraction(2, 5)
 """Of ε, for the second moments; the steps share the rest evenly."""
 WHITENED_STEPS = 2
@@ -88,8 +88,8 @@ class LogisticRegression(Study):
         flag="--newton-steps",
     )
     method: str = option(
-        "newton",
-        "By Newton steps on columns as they are, on whitened columns, or a curator's objective "
+        "whitened",
+        "By Newton steps on whitened columns, on columns as they are, or a curator's objective "
         "perturbation.",
         choices=METHODS,
     )

@@ -24,11 +24,13 @@ from tallyroom.protocols.run.policy import DEPLOYED
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.logs import configure_logs
 from tallyroom.simulation.command.messages import say, warn
+from tallyroom.simulation.command.party_metrics import shown_at
 from tallyroom.simulation.command.process_options import (
     IdentityFolder,
     Insecure,
     LogFormat,
     LogLevel,
+    MetricsAt,
     check_calls,
     check_listens,
     has_expired,
@@ -91,6 +93,7 @@ def party(
         Path | None, typer.Option(help="Folder for the ledger; by default the identity's.")
     ] = None,
     insecure: Insecure = False,
+    metrics: MetricsAt = None,
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
@@ -98,7 +101,7 @@ def party(
     other parties through the coordinator's relay, encrypted, unless it listens itself."""
 
     check_calls(coordinator=coordinator, enrolment=enrolment, advertise=advertise)
-    check_listens(listen=listen)
+    check_listens(listen=listen, metrics=metrics)
     keep_private()
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
@@ -128,7 +131,7 @@ def party(
         peer=meeting,
         policy=agreed,
     )
-    serve_until_stopped(run_member(identity, config, at))
+    serve_until_stopped(run_member(identity, config, at, shown_at(metrics)))
 
 
 def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) -> None:

@@ -176,7 +176,10 @@ def plan(rehearse: Rehearsal, spec: str, epsilon: float | str) -> Planned:
         memory = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    sizes = [rehearse.size(spec, epsilon, part) for part in parts]
+    sizes = [
+        rehearse.size(spec, epsilon, part, result)
+        for part, result in zip(parts, results, strict=True)
+    ]
     numbers = _extrapolated(
         sizes, [_numbers(each) for each in results], rehearse.size(spec, epsilon, rehearse.whole)
     )

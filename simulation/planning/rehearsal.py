@@ -15,8 +15,9 @@ import numpy as np
 from tallyroom.parties.dataset import Dataset
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Plan
-from tallyroom.protocols.plans.pairs import PairwiseMean
+from tallyroom.protocols.plans.pairs import PairSample, PairwiseMean
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.federation import Federation
@@ -31,6 +32,8 @@ MOST_PAIRS = 2000
 """More meetings or pairs than these are not rehearsed."""
 FEW_RECORDS = 24
 """Records of a party where meetings are rehearsed in part."""
+DRAWS = 8
+"""Draws of pairs, of which the whole is expected to take as many as on average."""
 FEW = 100
 """So many parties tell what kind of plan a question has."""
 OF_A_QUERY = ("noise", "unit", "delta", "noise_law", "security", "questions")
@@ -90,9 +93,11 @@ class Rehearsal:
         federation = self._federation(spec, self.whole, 0)
         return outcomes_of_study(InTheClear(federation, how), self.question, epsilon)
 
-    def size(self, spec: str, epsilon: float | str, part: Part) -> tuple[float, ...]:
+    def size(
+        self, spec: str, epsilon: float | str, part: Part, result: Result | None = None
+    ) -> tuple[float, ...]:
         """What the bill is linear in: 1, parties, and where records meet in pairs, meetings of
-        parties and pairs."""
+        parties and pairs: those of the rehearsal with this result, or on average over draws."""
         on_paper = part.parties == self.on_paper
         query = self._query(spec, epsilon, Part(FEW, FEW) if on_paper else part)
         plan = None if query is None else query.plan
@@ -104,11 +109,14 @@ class Rehearsal:
         if plan.by_servers:
             return 1.0, part.parties, 0.0, plan.sample.count(part.rows)
         holdings = self._records(part).deal(self._parties(part))
-        party = np.repeat(np.arange(part.parties), holdings.counts)
-        ends = np.sort(party[plan.sample.pairs_of_parties(holdings.counts)], axis=1)
-        between = ends[ends[:, 0] != ends[:, 1]]
-        meetings = np.unique(between[:, 0] * part.parties + between[:, 1])
-        return 1.0, part.parties, len(meetings), len(between)
+        if result is not None and result.proof is not None:
+            asked = result.proof.plan(result.proof.evidence.asked_query)
+            assert isinstance(asked, PairwiseMean)
+            return 1.0, part.parties, *_met(asked.sample, holdings)
+        seeds = (each.to_bytes(len(plan.sample.seed), "little") for each in range(DRAWS))
+        samples = (dataclasses.replace(plan.sample, seed=seed) for seed in seeds)
+        meetings, pairs = np.mean([_met(each, holdings) for each in samples], axis=0).tolist()
+        return 1.0, part.parties, meetings, pairs
 
     def _check_on_paper(self, plan: Plan | None, spec: str, epsilon: float | str) -> None:
         """Raises `LocalError` where the plan for many records is another than that for few."""
@@ -160,6 +168,15 @@ class Rehearsal:
             return self.records
         columns = {name: column[: part.rows] for name, column in self.records.columns.items()}
         return dataclasses.replace(self.records, columns=columns, owner=None)
+
+
+def _met(sample: PairSample, holdings: Holdings) -> tuple[int, int]:
+    """How many meetings of parties there are, and pairs in them."""
+    parties = len(holdings.ids)
+    party = np.repeat(np.arange(parties), holdings.counts)
+    ends = np.sort(party[sample.pairs_of_parties(holdings.counts)], axis=1)
+    between = ends[ends[:, 0] != ends[:, 1]]
+    return len(np.unique(between[:, 0] * parties + between[:, 1])), len(between)
 
 
 def repeated(records: Dataset, rows: int) -> Dataset:

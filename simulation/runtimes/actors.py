@@ -116,11 +116,12 @@ class ToldLedger(Ledger):
 class ToldConsent(Consent):
     """Consent whose ledger tells what is new in it."""
 
+    ledger: ToldLedger
+
     def __init__(self, policy: Policy, store: Path | None) -> None:
         super().__init__(policy, store)
-        self._ledger.close()
+        self.ledger.close()
         self.ledger = ToldLedger(store and store / LEDGER, policy.filter)
-        self._ledger = self.ledger
 
 
 # --- who sits there ---

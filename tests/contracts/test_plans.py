@@ -151,9 +151,16 @@ def test_a_large_federation_is_carried_on_from_smaller_ones(
     assert carried.error == pytest.approx(whole.error, rel=CARRIED_WITHIN)
 
 
-def test_many_meetings_are_carried_on_from_few() -> None:
-    """The bill of 36 meetings, from that of 30 in four smaller federations, against the run."""
-    words = ["--parties=9", "--data=synthetic:scores?n=45", "--epsilon=1"]
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--parties=9", "--data=synthetic:scores?n=45"],
+        ["--parties=22", "--data=synthetic:scores?n=88", "--meetings=few"],
+    ],
+)
+def test_many_meetings_are_carried_on_from_few(asked: list[str]) -> None:
+    """The bill of 36 meetings or more, from that of four smaller federations, against the run."""
+    words = [*asked, "--epsilon=1"]
     rehearse = rehearsal(*understood("gini", PlanOptions, words))
     assert rehearse.size("additive", "1", rehearse.whole)[2] > MOST_MEETINGS
     assert max(part.parties for part in rehearse.parts("additive", "1")) == 6

@@ -13,6 +13,7 @@ from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.classifier_table import ClassifierTable
+from tallyroom.protocols.statistics.cox_step import CoxStep
 from tallyroom.protocols.statistics.crosstab import ChiSquare, Crosstab
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.grouped import grouped
@@ -306,6 +307,11 @@ class TestResidualCellsInAHierarchy(StatisticContract):
 class TestLogisticStep(WithLabels):
     __test__ = True
     statistic = LogisticStep(("a=0:1", "b=-2:1"), ("a", "b"), "label", None, (0.5, -1.0, 2.0))
+
+
+class TestCoxStep(WithLabels):
+    __test__ = True
+    statistic = CoxStep(("a=0:1",), ("a",), "b", "label", None, 1.0, 3, (0.5,))
 
 
 class TestLogisticMoments(WithLabels):

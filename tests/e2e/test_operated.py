@@ -11,7 +11,7 @@ import pytest
 
 from tallyroom.servers.federation_folder import create_federation
 from tallyroom.servers.metrics_port import MOST_READERS, READ_SECONDS
-from tests.e2e.deployed import Station, tally
+from tests.e2e.deployed import MEAN, Room, Station, tally
 from tests.e2e.disks import locked
 from tests.e2e.keepers import wait_until
 
@@ -73,3 +73,27 @@ def test_a_server_as_its_operator_sees_it(tmp_path: Path) -> None:
         station.stop()
     for line in station.log.read_text().splitlines():
         assert {"time", "level", "station", "logger", "message"} <= json.loads(line).keys()
+
+
+def test_a_party_as_its_operator_sees_it(tmp_path: Path) -> None:
+    """Its policy is the cautious one: 20 is more than it agrees to, and it says so in its log."""
+    room = Room(tmp_path, parties=["--metrics", "127.0.0.1:0"])
+    try:
+        party = room.parties[0]
+        port = party.port("metrics on")
+        wait_until(lambda: figures(port)["tally_connected"] == 1.0)
+        room.ask(*MEAN, "--epsilon", "0.5")
+        analyst = ["--coordinator", room.coordinator, "--identity", str(tmp_path / "fed/analyst")]
+        assert tally(*MEAN, "--epsilon", "20", *analyst).returncode == 3
+        seen = figures(port)
+        assert seen['tally_runs_ended_total{outcome="answered"}'] == 1.0
+        assert seen['tally_runs_ended_total{outcome="refused"}'] == 1.0
+        assert (seen["tally_epsilon_spent"], seen["tally_epsilon_cap"]) == (0.5, 100.0)
+        assert seen["tally_certificate_expiry_seconds"] > time.time()
+        log = party.log.read_text()
+        assert " is answered" in log
+        assert " is refused: " in log
+        room.stations[-1].stop()
+        wait_until(lambda: figures(port)["tally_connected"] == 0.0)
+    finally:
+        room.stop()

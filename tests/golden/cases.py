@@ -389,6 +389,7 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
         {"x": ("x", "y"), "ranges": RANGES, "newton_steps": 2},
         [
             row(),
+            row(method="newton"),
             row(method="objective"),
             row(method="objective", penalty=0.5, delta=SMALL_DELTA, over=("curator",)),
             row(unit="party", over=ROOMS),

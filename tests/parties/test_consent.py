@@ -141,7 +141,7 @@ def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
     parties = block(consent)
     locked = Ledger(tmp_path / "ledger.sqlite")
     locked._db.execute("BEGIN EXCLUSIVE")
-    consent._ledger._db.execute("PRAGMA busy_timeout = 0")
+    consent.ledger._db.execute("PRAGMA busy_timeout = 0")
     asked = asking(a_query(epsilon=Fraction(1)))
     assert (
         reason(parties.handle(asked).messages)
@@ -155,7 +155,7 @@ def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
 
 def test_a_ledger_that_cannot_be_read_sends_nothing(tmp_path: Path) -> None:
     consent = Consent(DEPLOYED, tmp_path)
-    consent._ledger._db.execute(
+    consent.ledger._db.execute(
         "INSERT INTO spends (receipt, data, epsilon, delta, written)"
         " VALUES ('r', 'd', '0.5', 0, '')"
     )

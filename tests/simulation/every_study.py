@@ -25,8 +25,10 @@ DATA["label"] = (generator.uniform(size=RECORDS) < DATA["score"]).astype(np.floa
 STUDIES: dict[str, Study | Quantile] = {
     "gini-coefficient": GiniCoefficient(lower=0.0, upper=1.0, pairs_per_party="1"),
     "hosmer-lemeshow": HosmerLemeshow(groups=3, thresholds=16),
-    "logistic-regression": LogisticRegression(ranges=RANGES[:1], newton_steps=2),
-    "logistic on whitened columns": LogisticRegression(ranges=RANGES[:1], method="whitened"),
+    "logistic-regression": LogisticRegression(ranges=RANGES[:1]),
+    "logistic by plain steps": LogisticRegression(
+        ranges=RANGES[:1], newton_steps=2, method="newton"
+    ),
     "logistic by objective": LogisticRegression(ranges=RANGES[:1], method="objective"),
     "multinomial-regression": MultinomialRegression(SCHEMA, "label", k=1, gamma=0.5, bins=2),
     "multinomial by objective": MultinomialRegression(SCHEMA, "label", "objective", bins=2),

@@ -35,6 +35,9 @@ ASKED: list[Study | Statistic] = [
     ResidualPlot(ranges=("x=0:1", "y=0:1"), method="hb", side=4, doublings=8),
     ProjectedHistogram(SCHEMA, "y", 1, 0.5, 3),
     LogisticRegression(("a", "b"), "label", ranges=("a=0:1", "b=0:1"), newton_steps=3),
+    LogisticRegression(
+        ("a", "b"), "label", ranges=("a=0:1", "b=0:1"), newton_steps=3, method="newton"
+    ),
     MultinomialRegression(SCHEMA, "y", k=1, gamma=0.5, bins=3),
     GiniCoefficient(value="value", lower=0.0, upper=1.0, pairs_per_party="1"),
     HosmerLemeshow(groups=4, thresholds=64),

@@ -72,7 +72,8 @@ def classes(slope: float) -> Holdings:
 
 
 def logistic(newton_steps: int) -> LogisticRegression:
-    return LogisticRegression(("a", "b"), ranges=("a=-1:1", "b=-1:1"), newton_steps=newton_steps)
+    ranges = ("a=-1:1", "b=-1:1")
+    return LogisticRegression(("a", "b"), ranges=ranges, newton_steps=newton_steps, method="newton")
 
 
 def test_of_logistic_coefficients() -> None:

@@ -112,7 +112,7 @@ def test_runs_are_not_resumed_with_another_secret(tmp_path: Path) -> None:
 
 def test_a_party_refuses_a_ledger_that_lost_releases(tmp_path: Path) -> None:
     consent = Consent(DEPLOYED, tmp_path)
-    consent._ledger.record([spend("one")])
+    consent.ledger.record([spend("one")])
     consent.close()
     remove(tmp_path)
     with pytest.raises(LocalError, match="1 were made from this store"):

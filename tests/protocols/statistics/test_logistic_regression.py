@@ -20,7 +20,7 @@ def data(records: int = 3000, seed: int = 0) -> dict[str, Column]:
     return {"a": a, "b": b, "label": (generator.random(records) < chance).astype(float)}
 
 
-STUDY = LogisticRegression(("a", "b"), "label", ranges=RANGES)
+STUDY = LogisticRegression(("a", "b"), "label", ranges=RANGES, method="newton")
 
 
 @pytest.mark.parametrize("aggregator", ["curator", "additive"])
@@ -62,7 +62,10 @@ def test_separable_classes_and_tiny_epsilon_end_in_finite_coefficients_and_a_not
     columns["label"] = (columns["a"] > 0).astype(float)
     with Federation(parties=2, data=columns, seed=1) as federation:
         exact = federation.run(
-            LogisticRegression(("a",), "label", ranges=RANGES[:1], newton_steps=40), epsilon="inf"
+            LogisticRegression(
+                ("a",), "label", ranges=RANGES[:1], newton_steps=40, method="newton"
+            ),
+            epsilon="inf",
         )
         noisy = federation.run(STUDY, epsilon=0.01)
     assert any("separable" in note for note in exact.notes)
@@ -88,7 +91,7 @@ def test_bad_input_is_one_clear_line() -> None:
     for changes, words in (
         ({"newton_steps": 0}, "newton.steps is from"),
         ({"x": ()}, "one column or more"),
-        ({"x": ("label",)}, "none is the label"),
+        ({"x": ("label",)}, "none is .label"),
         ({"ranges": ("c=0:1",)}, "not about that column"),
     ):
         with pytest.raises(LocalError, match=words):
