@@ -13,8 +13,10 @@ from fractions import Fraction
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import AnswerRefused, LocalError
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import NoisyChoice, Plan
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.loss import PrivacyLoss
 from tallyroom.protocols.privacy.mechanisms import LAPLACE, Placement, parse_noise
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.law_choice import AUTO, LawChoice, with_law
@@ -22,6 +24,7 @@ from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.studies.budget import Grant
+from tallyroom.protocols.studies.settling import PublicSetting
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.simulation.runtimes.contract import Report
 from tallyroom.simulation.study import StudyQuestion
@@ -74,6 +77,21 @@ class Setting:
     @property
     def aggregator(self) -> Aggregator:
         return aggregator_named(self.spec)
+
+    def public(self, options: AskingOptions, loss: PrivacyLoss) -> PublicSetting:
+        """What decides how a question is put that is asked like this."""
+        noise = None if options.noise is None else parse_noise(options.noise)[0]
+        two = self.servers == 2 and options.law == LAPLACE and loss.rho is None
+        two = two and not options.security
+        return PublicSetting(
+            choose=two and noise in (None, Placement.JOINT) and self.aggregator.chooses,
+            meet=two and noise is not Placement.PER_PAIR and self.aggregator.name == "additive",
+            randomized=Offer.RANDOMIZE in self.aggregator.offers,
+            noises=1 if noise is Placement.JOINT else self.servers,
+            records=self.records,
+            records_per_unit=self.max_records_per_party if options.unit == "party" else 1,
+            epsilon=loss.as_epsilon,
+        )
 
     def placement(
         self, noise: str | None, statistic: Statistic, for_study: bool = False

@@ -17,9 +17,10 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.bounded import columns_to_bound, known_bounds
 from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
-from tallyroom.protocols.studies.quantile_zoom import zoomed
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.identity_files import read_identity
@@ -54,21 +55,16 @@ class Deployment:
         self._analyst.close()
 
     def _puts(
-        self, asked: Statistic | Study, whole: Grant, unit: str, deadline: float
+        self, asked: Statistic | Study, whole: Grant, options: AskingOptions
     ) -> Statistic | Study:
         """What is put here: a study that the aggregator answers at once is a single question, and a
         quantile that is better found in two is a study."""
         if isinstance(asked, Study):
             return asked.asked_of(self._aggregator.offers)
-        if not isinstance(asked, Quantile) or not asked.by_max:
+        if not isinstance(asked, Quantile | Auc):
             return asked
-        there = self._analyst.describe(deadline)
-        return zoomed(
-            asked,
-            whole.loss.as_epsilon,
-            there.records,
-            there.most_records if unit == "party" else 1,
-        )
+        there = self._setting(self._analyst.describe(options.deadline), self._spec)
+        return settled(asked, there.public(options, whole.loss), {})
 
     def run(
         self,
@@ -102,11 +98,12 @@ class Deployment:
         options = AskingOptions(
             noise, unit, min_parties, deadline, fresh, report, noise_law, security, questions
         )
-        statistic = self._puts(statistic, whole, unit, deadline)
+        wanted, statistic = statistic, self._puts(statistic, whole, options)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
-            asked = self._ask(statistic, self._spec, whole, options, named, begun)
-            return asked.showing(interval)
+            result = self._ask(statistic, self._spec, whole, options, named, begun)
+            result = replace(result, notes=(*result.notes, *words_of(wanted, statistic)))
+            return result.showing(interval)
         study_key = key or new_key()
         study = statistic.of_records(self._analyst.describe(deadline).records)
 

@@ -39,6 +39,7 @@ from tallyroom.protocols.statistics.contract import ReadsNames, asked_as
 from tallyroom.protocols.statistics.grouped import Grouped, grouped
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.settling import settled, words_of
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation.asking import AskingOptions, Setting, keyed
 from tallyroom.simulation.misbehaviour import HONEST, Cheat, Misbehaviour, misbehaviour
@@ -267,13 +268,11 @@ class Federation:
         named = self._named(statistic)
         if where or by:
             named = of_groups(named, where, by, groups or {}, self.data)
-        statistic = self._zoomed(named, whole, unit)
-        if isinstance(statistic, Study):
-            statistic = statistic.with_names(published_groups(self.data))
-            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
-            statistic = statistic.asked_of(self._aggregator.offers)
+        statistic = self._understood(named, whole, options)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            result = self._ask(statistic, self._spec, whole, options)[0].showing(interval)
+            more = words_of(named, statistic)
+            return dataclasses.replace(result, notes=(*result.notes, *more))
         study, present = statistic, self.holdings
 
         def ask_one(question: StudyQuestion) -> Result:
@@ -304,9 +303,9 @@ class Federation:
         )
         return dataclasses.replace(result, notes=(*result.notes, words))
 
-    def query(
+    def understood(
         self,
-        statistic: Statistic | Study,
+        question: Statistic | Study | str,
         epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
@@ -314,24 +313,45 @@ class Federation:
         noise_law: str = LAPLACE,
         security: str = "",
         questions: int = 1,
-    ) -> Query | None:
-        """The query that a question would be, without asking it. None for a study, whose questions
-        follow from answers. Raises `LocalError` for a question that cannot be asked."""
+    ) -> Statistic | Study:
+        """What is put for a question here: itself, or a study that answers it better, or the single
+        question that answers a study. It asks nothing."""
         whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
         options = AskingOptions(
             noise, unit, None, 30.0, False, silent, noise_law, security, questions
         )
-        statistic = self._zoomed(statistic, whole, unit)
-        if isinstance(statistic, Study):
-            return None
-        return self._question(statistic, self._spec, whole, options, "").query
+        return self._understood(question, whole, options)
 
-    def _zoomed(self, statistic: Statistic | Study, whole: Grant, unit: str) -> Statistic | Study:
-        """A quantile by choices is a study where one choice is not enough."""
-        if not getattr(statistic, "by_max", False):
-            return statistic
-        per_unit = self._setting.max_records_per_party if unit == "party" else 1
-        return studies.zoomed(statistic, whole.loss.as_epsilon, self.holdings.rows, per_unit)
+    def _understood(
+        self, question: Statistic | Study | str, whole: Grant, options: AskingOptions
+    ) -> Statistic | Study:
+        setting = self._setting.public(options, whole.loss)
+        found = settled(self._named(question), setting, self.data.bounds)
+        if not isinstance(found, Study):
+            return found
+        found = found.with_names(published_groups(self.data))
+        found = found.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+        return found.asked_of(self._aggregator.offers)
+
+    def query(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction = 1.0,
+        noise: str | None = None,
+        unit: str = "record",
+        delta: float = 0.0,
+        noise_law: str = LAPLACE,
+        security: str = "",
+        questions: int = 1,
+        spec: str | None = None,
+    ) -> Query:
+        """The query that a question would be, without asking it; `spec` is another aggregator than
+        the federation's. Raises `LocalError` for a question that cannot be asked."""
+        whole = Grant(PrivacyLoss.granted(str(epsilon), delta))
+        options = AskingOptions(
+            noise, unit, None, 30.0, False, silent, noise_law, security, questions
+        )
+        return self._question(statistic, spec or self._spec, whole, options, "").query
 
     def _ask(
         self,

@@ -93,6 +93,8 @@ def finding_intervals(
     not_sampled = Interval.none(len(values), NOT_SAMPLED, POPULATION)
     if private and finding.unknown:
         return {NOISE: Interval.none(len(values), finding.unknown), POPULATION: not_sampled}
+    if private and finding.intervals is not None:
+        return finding.intervals
     if whole is not None:
         found = shape_of(answers[whole].estimate).values()
         if np.array_equal(found, values, equal_nan=True):

@@ -290,3 +290,80 @@ class ScoresAndLabels(Measurement):
         if self.values:
             return self.randomizer(lambda _: epsilon)
         return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
+
+
+MOST_EXACT = 1 << 14
+"""Elements that parties send in the clear at most, so that all records are told exactly."""
+
+
+@dataclass(frozen=True)
+class ExactRecords(Encoding):
+    """All records as they are, each in a place of its own among those of `parties` parties with at
+    most `most` records: that it is there, and its columns, clipped to `bounds` where there are
+    some. It hides nothing, so it is planned where nothing is to be hidden."""
+
+    kernel: Kernel
+    inputs: tuple[KernelColumn, ...]
+    bounds: tuple[tuple[float, float] | None, ...]
+    parties: int
+    most: int
+
+    grid_step: ClassVar[float] = 0.0
+    grid_words: ClassVar[str] = "values count exactly, over all pairs"
+    measurement: ClassVar[None] = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.inputs)
+
+    @property
+    def width(self) -> int:
+        """Elements of one record."""
+        return len(self.inputs) + 1
+
+    @property
+    def length(self) -> int:
+        return self.parties * self.most * self.width
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """An element may become any other."""
+        return Sensitivity.of_number(self.width << 64)
+
+    def places(self, holdings: Holdings) -> tuple[NDArray[np.intp], Vector]:
+        """The place of each record, and its elements. Raises `LocalError` where parties are not
+        numbered from 0, or have more records than was said."""
+        if holdings.ids.max() >= self.parties or holdings.counts.max() > self.most:
+            raise LocalError("parties are not those that places are for")
+        within = np.arange(holdings.rows) - np.repeat(holdings.starts, holdings.counts)
+        places = np.repeat(holdings.ids.astype(np.intp) * self.most, holdings.counts) + within
+        columns = [np.ones(holdings.rows)]
+        for column, bounds in zip(self.inputs, self.bounds, strict=True):
+            values = np.asarray(column.values(holdings), dtype=np.float64)
+            columns.append(values if bounds is None else np.clip(values, *bounds))
+        return places, np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint64)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        vectors = np.zeros((len(holdings.ids), self.parties * self.most, self.width), np.uint64)
+        places, elements = self.places(holdings)
+        vectors[np.repeat(np.arange(len(holdings.ids)), holdings.counts), places] = elements
+        return vectors.reshape(len(holdings.ids), -1)
+
+    def statistic(self, total: Vector) -> float:
+        """Of the records that are there, from the sum of all vectors."""
+        rows = total.view(np.uint64).reshape(-1, self.width).view(np.float64)
+        present = rows[rows[:, 0] == 1]
+        return self.kernel.truth([np.ascontiguousarray(each) for each in present[:, 1:].T])
+
+
+@dataclass(frozen=True)
+class ExactPairs(Randomized):
+    """Every record is sent as it is, because nothing is to be hidden."""
+
+    encoding: ExactRecords
+
+    def without_noise(self, holdings: Holdings) -> Vector:
+        total = np.zeros((self.length // self.encoding.width, self.encoding.width), np.uint64)
+        places, elements = self.encoding.places(holdings)
+        total[places] = elements
+        return total.reshape(-1)

@@ -100,14 +100,15 @@ class Quantile(OfQuantiles, CurveOfGroups):
     All quantiles come from one release: many of them cost one ε.
 
     By `max`, two servers choose the cell between two thresholds whose records' ranks come nearest,
-    and tell its middle (report noisy max). Thresholds may lie closer `within` a part of the range,
-    or be `fanned` out from it (`ThresholdGrid`).
+    and tell its middle (report noisy max). By `auto` that is done where it can be and is predicted
+    to err less (`protocols.studies.quantile_zoom`); elsewhere it is a hierarchy. Thresholds may lie
+    closer `within` a part of the range, or be `fanned` out from it (`ThresholdGrid`).
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
     strategy: str = curve_option(
-        "Which counts get noise, auto those of least variance; max adds it to scores and tells the "
-        "quantile alone.",
+        "Which counts get noise, auto those of least variance; by max it is in scores, and two "
+        "servers choose the quantile. auto is max for a few quantiles where two servers can.",
         "max",
     )
     within: tuple[float, ...] = ()
@@ -141,6 +142,13 @@ class Quantile(OfQuantiles, CurveOfGroups):
     @property
     def by_max(self) -> bool:
         return self.strategy == "max"
+
+    @property
+    def may_be_chosen(self) -> bool:
+        """Whether nothing that was asked for is of curves alone."""
+        possible = LEAST_IN_PARTS <= self.thresholds <= MAX_CANDIDATES
+        auto = self.strategy == AUTO and (self.smooth, self.randomizer) == ("monotone", AUTO)
+        return possible and (self.by_max or auto)
 
     @cached_property
     def grid(self) -> ThresholdGrid:
@@ -232,6 +240,8 @@ class Quantile(OfQuantiles, CurveOfGroups):
         return self.grid.step / math.sqrt(3)
 
 
+AUTO_STRATEGY = "hierarchy"
+"""Which counts get noise where nobody says."""
 UNITS_OF_A_RANK = units_of_epsilon(1, Moved.ANYHOW)
 """ε·s of the choice of one quantile, under noise of scale s."""
 

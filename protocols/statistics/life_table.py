@@ -62,11 +62,28 @@ class LifeTable:
         own: Column = np.divide(self.events, exposed, out=np.zeros_like(exposed), where=exposed > 0)
         if not self.noise:
             return np.clip(own, 0.0, 1.0)
-        widths = np.diff(self.ends, prepend=self.start)
+        common, weight = self._drawn
+        found: Column = np.clip(weight * own + (1 - weight) * common, 0.0, 1.0)
+        return found
+
+    @cached_property
+    def _drawn(self) -> tuple[Column, Column]:
+        """The share that the rate of all intervals together gives each, and the weight of its own
+        beside that."""
+        exposed, widths = self.exposed, np.diff(self.ends, prepend=self.start)
         rate = float(self.events.sum()) / max(float(exposed @ widths), LEAST)
         common: Column = np.clip(rate * widths, LEAST, 1.0)
-        weight = exposed**2 / (exposed**2 + self.noise / common**2)
-        found: Column = np.clip(weight * own + (1 - weight) * common, 0.0, 1.0)
+        return common, exposed**2 / (exposed**2 + self.noise / common**2)
+
+    @property
+    def drawn_off(self) -> Column:
+        """How far drawing shares towards q may have moved the cumulative hazard, if a share is
+        between 0 and 2q. Those where nobody is at risk any more all err in the same direction, so
+        they are added."""
+        if not self.noise:
+            return np.zeros_like(self.ends)
+        common, weight = self._drawn
+        found: Column = np.cumsum((1 - weight) * common / np.maximum(1 - self.shares, LEAST))
         return found
 
     @property

@@ -3,7 +3,7 @@ need."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -19,7 +19,12 @@ from tallyroom.protocols.local.pairs import FIXED_POINT
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.local_pairs import FromReports, LabelledScores, Randomized
+from tallyroom.protocols.plans.local_pairs import (
+    ExactPairs,
+    FromReports,
+    LabelledScores,
+    Randomized,
+)
 from tallyroom.protocols.plans.pairs import KernelColumn, labels_grid
 from tallyroom.protocols.privacy.curves import STRATEGIES
 from tallyroom.protocols.records import Holdings
@@ -43,7 +48,7 @@ from tallyroom.protocols.statistics.pairwise import Ordered, OwnRanges, Pairs, e
 from tallyroom.protocols.statistics.release import Answer, Release
 
 AUC_LABELS = ("private", "public")
-AUC_METHODS = ("pairs", "curve", "smooth")
+AUC_METHODS = ("auto", "pairs", "curve", "smooth")
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,10 @@ class Auc(Ordered):
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
     method: str = option(
-        "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
+        "auto",
+        "In pairs, from the ROC curve, or by smooth sensitivity; auto is the way of the first two "
+        "that is predicted to err least, and the curve where that is close.",
+        choices=AUC_METHODS,
     )
     thresholds: int = option(
         0,
@@ -150,10 +158,21 @@ class Auc(Ordered):
         if self.positive is not None and not math.isfinite(self.positive):
             raise LocalError(f"--positive is a finite number, not {self.positive}")
 
+    @property
+    def by_pairs(self) -> bool:
+        """Whether it is computed in pairs; so it is by `auto`, unless that was settled before
+        (`protocols.studies.settling`)."""
+        return self.method in ("auto", "pairs")
+
+    def has_set(self, options: tuple[str, ...]) -> bool:
+        """Whether one of these options is not as it is if nobody says."""
+        defaults = {each.name: each.default for each in fields(self)}
+        return any(getattr(self, name) != defaults[name] for name in options)
+
     def plan(self, facts: Facts) -> Plan:
         """Plans pairs; in the local model whichever of S1's two protocols is predicted to err less;
         other methods plan both classes' counts."""
-        if self.method != "pairs":
+        if not self.by_pairs:
             return self._of_counts.plan(facts)
         if Offer.RANDOMIZE not in facts.offers:
             return super().plan(facts)
@@ -162,6 +181,8 @@ class Auc(Ordered):
                 "auc in the local model is asked by randomized response or by Hadamard response: "
                 "leave --randomizer out, or ask for pairwise --kernel auc"
             )
+        if self.levels == "auto" and (exact := self.exact_pairs(facts)) is not None:
+            return exact
         private, label = self.labels == "private", self.inputs[1]
         bounds, automatic = self.bin_bounds(), self.bins == "auto"
         values = self._values(facts)
@@ -214,9 +235,9 @@ class Auc(Ordered):
         )
 
     def read(self, release: Release) -> Answer:
-        if self.method != "pairs":
+        if not self.by_pairs:
             return self._of_counts.read(release)
-        if isinstance(release.plan, Randomized):
+        if isinstance(release.plan, Randomized) and not isinstance(release.plan, ExactPairs):
             return self._read_scores(release)
         return super().read(release)
 
@@ -232,14 +253,14 @@ class Auc(Ordered):
         return Answer(auc, None, release.records, foretold=True)
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
-        if self.method != "pairs":
+        if not self.by_pairs:
             raise LocalError(f"--pilot plans pairs: leave it out with --method {self.method}")
         return super().planned_by(pilot, bounds)
 
     @property
     def bounded(self) -> tuple[str, ...]:
         """Curves need public bounds of the scores; pairs compare any numbers."""
-        return super().bounded if self.method == "pairs" else self.valued
+        return super().bounded if self.by_pairs else self.valued
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -254,7 +275,7 @@ class Auc(Ordered):
         return (KernelColumn(self.score), KernelColumn(self.label, positive))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        if self.method != "pairs":
+        if not self.by_pairs:
             return self._of_counts.reference(holdings)
         positive = positives_of(holdings.column(self.label), self.label, self.positive)
         columns = holdings.columns | {self.label: positive.astype(np.float64)}

@@ -25,11 +25,14 @@ from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.local.pairs import FIXED_POINT, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from tallyroom.protocols.offers import Offer
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import PlainSum, Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.local_pairs import (
     MAX_CELLS,
+    MOST_EXACT,
+    ExactPairs,
+    ExactRecords,
     FromReports,
     QuantizedRecords,
     Randomized,
@@ -177,6 +180,8 @@ class Pairs(Piloted, Bounded):
         if facts.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
         if Offer.RANDOMIZE in facts.offers:
+            if (exact := self.exact_pairs(facts)) is not None:
+                return exact
             return Randomized(self._quantized(facts), FromReports(len(self.kernel.outputs)))
         matchings = min(self._matchings(facts), rounds(facts.records))
         met = min(matchings, facts.records - 1)
@@ -190,6 +195,18 @@ class Pairs(Piloted, Bounded):
             self.compared_within,
             self._bounded(facts),
         )
+
+    def exact_pairs(self, facts: Facts) -> ExactPairs | None:
+        """In the local model without ε: all records as they are, unless bins are asked for or
+        records are too many."""
+        as_left = (self.bins, self.rounding) == ("auto", "simple")
+        if facts.epsilon is not None or not as_left:
+            return None
+        known = self.column_bounds
+        bounds = tuple(known.get(each.name) for each in self.inputs)
+        most = facts.max_records_per_party
+        exact = ExactRecords(self.kernel, self.inputs, bounds, facts.parties, most)
+        return ExactPairs(exact, PlainSum.of(exact)) if exact.length <= MOST_EXACT else None
 
     def _bounded(self, facts: Facts) -> bool:
         possible = not facts.inside and facts.servers <= 2
@@ -215,10 +232,14 @@ class Pairs(Piloted, Bounded):
         enough = enough_matchings(facts.records, zetas, sensitivity, budget)
         return min(enough, self._most_automatic(facts))
 
+    def most_by_servers(self, records: int) -> int:
+        """The most pairs of a record that `auto` asks two servers for."""
+        return max(MOST_AUTOMATIC, MOST_ANDS // (_ands(self.kernel) * max(1, records // 2)))
+
     def _most_automatic(self, facts: Facts) -> int:
         of_one_matching = _ands(self.kernel) * (facts.records // 2)
         if self.meet == "servers":
-            return max(MOST_AUTOMATIC, MOST_ANDS // of_one_matching)
+            return self.most_by_servers(facts.records)
         if not self._meets_few(facts, MOST_AUTOMATIC):
             return MOST_AUTOMATIC
         # As many as leave a party with two others to meet, or three.
@@ -323,6 +344,9 @@ class Pairs(Piloted, Bounded):
         """Errors are unknown where the statistic is not linear in one output."""
         assert isinstance(release.plan, Randomized)
         records = release.plan.encoding
+        if isinstance(records, ExactRecords):
+            exactly = records.statistic(release.values)
+            return Answer(exactly, None, release.records, foretold=True)
         assert isinstance(records, QuantizedRecords)
         kernel = records.kernel
         if (noise := release.noise) is None:

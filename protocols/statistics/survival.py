@@ -172,6 +172,10 @@ class SurvivalTable(OfGroups, OfEventTimes):
     def order(self, table: LifeTable) -> Column:
         """Those of the order in which records leave between thresholds."""
 
+    @abstractmethod
+    def drawn_off(self, table: LifeTable) -> Column:
+        """How far the shares of few at risk may be off, which were drawn towards that of all."""
+
     def read(self, release: Release) -> Answer:
         [answer] = self._answers(release)
         return replace(answer, records=release.records)
@@ -204,6 +208,9 @@ class SurvivalTable(OfGroups, OfEventTimes):
         errors = np.hypot(curves.std(axis=0, ddof=1), self.order(table))
         width = noise.width(max(len(values) / 2, 1.0))
         interval = Interval.around(values - bias, errors, width, self.span).holding(values)
+        off = self.drawn_off(table)
+        low, high = (np.clip(end, *self.span) for end in (interval.low - off, interval.high + off))
+        interval = replace(interval, low=low, high=high)
         population = Interval.sampled(values, interval, self.sampling(table), self.span)
         told = self.with_ends(estimate, population)
         return Answer(told, interval, round(table.at_risk[0]), population=population)
@@ -242,6 +249,10 @@ class KaplanMeier(SurvivalTable):
     def order(self, table: LifeTable) -> Column:
         return table.order_deviations
 
+    def drawn_off(self, table: LifeTable) -> Column:
+        found: Column = table.survival * table.drawn_off
+        return found
+
     def with_ends(self, estimate: TimeCurve, population: Interval) -> TimeCurve:
         """The median's interval ends where the band of the curve falls to one half."""
         assert isinstance(estimate, SurvivalCurve)
@@ -270,6 +281,9 @@ class NelsonAalen(SurvivalTable):
         left = np.maximum(table.survival, LEAST_LEFT)
         found: Column = table.order_deviations / left
         return found
+
+    def drawn_off(self, table: LifeTable) -> Column:
+        return table.drawn_off
 
     @property
     def span(self) -> tuple[float, float]:

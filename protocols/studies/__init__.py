@@ -33,14 +33,13 @@ BY_OPTION = {"private-bounds": "PrivateBounds", "quantile-zoom": "QuantileZoom"}
 
 if TYPE_CHECKING:
     from tallyroom.protocols.studies.private_bounds import PrivateBounds
-    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom, zoomed
+    from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
 else:
     __getattr__ = registry.lazily(
         __name__,
         {
             "PrivateBounds": "private_bounds",
             "QuantileZoom": "quantile_zoom",
-            "zoomed": "quantile_zoom",
         },
     )
 
@@ -56,5 +55,4 @@ __all__ = [
     "studies",
     "study_named",
     "study_names",
-    "zoomed",
 ]

@@ -40,6 +40,7 @@ from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import Parametrized
 from tallyroom.protocols.statistics.release import Answer as Answer
+from tallyroom.protocols.statistics.release import Intervals
 
 BOUNDS_METHODS = ("histogram", "sparse-vector")
 """How private bounds are found: in counts that are released, or as indices that two servers
@@ -71,7 +72,8 @@ class Finding:
     If the conclusion is the estimate of a single question, `statistic` is the statistic of that
     question: it knows the truth to compare with, and how to draw the estimate. `notes` are for the
     user to read; `without` is what the interval leaves out, and `unknown` why there is none, if the
-    study knows of something."""
+    study knows of something. `intervals` are those of the conclusion by what they cover, where the
+    study has made them of its answers."""
 
     estimate: Estimate
     notes: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ class Finding:
     statistic: Statistic | None = None
     without: str = ""
     unknown: str = ""
+    intervals: Intervals | None = None
 
 
 Steps = Generator[Ask, Answer, Finding]

@@ -33,6 +33,7 @@ from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.registry import look_up
+from tallyroom.protocols.statistics.areas import Area
 from tallyroom.protocols.statistics.bounded import (
     check_bounds,
     columns_to_bound,
@@ -40,10 +41,13 @@ from tallyroom.protocols.statistics.bounded import (
     with_bounds,
 )
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate, Rows, shape_of
 from tallyroom.protocols.statistics.first_above import MagnitudeBounds
+from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, LEFT, RIGHT, SIDE, Magnitudes
+from tallyroom.protocols.statistics.pairwise import Ordered
 from tallyroom.protocols.studies.contract import (
     BOUNDS_METHODS,
     BOUNDS_SHARE,
@@ -71,6 +75,20 @@ OUTSIDE = (
     "more records are outside the bounds that were found than noise accounts for, and clipping "
     "them moves the answer: use a larger --epsilon or --bounds-share, or give --lower and --upper"
 )
+MOST_HIDDEN = 0.01
+"""The share of records that noise may hide outside the bounds of an answer with an interval."""
+HIDDEN = (
+    "noise may hide {} of {} records outside the bounds that were found, and nothing limits what "
+    "clipping them does to the answer: use a larger --epsilon or --bounds-share, or give --lower "
+    "and --upper"
+)
+BY_SERVERS = (
+    "servers chose the bounds, which does not tell how many records are outside: for an interval "
+    "give --lower and --upper"
+)
+OF_RANKS = (Cumulative, Histogram, Ordered, Area)
+"""Statistics that records outside move by no more than their number does: clipping changes how far
+off a value is, not on which side."""
 STAND_IN = (1.0, 2.0**20)
 """For bounds that are not known yet. A grid has a power of two for its step: a range just short of
 one takes as many steps as any."""
@@ -130,8 +148,24 @@ class PrivateBounds(Study):
         words = " and ".join(f"[{lower:g}, {upper:g}]" for lower, upper in ranges)
         note = f"bounds {words} were found for {self.share:.3g} of ε; values outside are clipped"
         notes = (note, *(each.words for each in outside if each is not None))
-        unknown = OUTSIDE if any(each is not None and each.certain for each in outside) else ""
+        unknown = self._unknown(outside)
         return Finding(answer.estimate, notes, answer.deviations, bounded, CLIPPED, unknown)
+
+    def _unknown(self, outside: list["LeftOut | None"]) -> str:
+        """Why there is no interval, if there is none."""
+        told = [each for each in outside if each is not None]
+        if any(each.certain for each in told):
+            return OUTSIDE
+        if isinstance(self.statistic, OF_RANKS):
+            return ""
+        if self.method == "sparse-vector":
+            return BY_SERVERS
+        if not told:
+            return ""
+        hiding = max(told, key=lambda each: each.noise)
+        if hiding.noise <= MOST_HIDDEN * hiding.records:
+            return ""
+        return HIDDEN.format(f"{min(hiding.noise, hiding.records):.0f}", hiding.records)
 
     def _finder(self, column: str) -> Statistic:
         by_sparse_vector = self.method == "sparse-vector"

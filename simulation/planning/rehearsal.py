@@ -21,7 +21,8 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.federation import Federation
-from tallyroom.simulation.planning.outcomes import Outcomes, outcomes
+from tallyroom.simulation.in_the_clear import InTheClear
+from tallyroom.simulation.planning.outcomes import Outcomes, outcomes, outcomes_of_study
 from tallyroom.simulation.result import Result
 
 MOST_PARTIES = 2000
@@ -86,7 +87,11 @@ class Rehearsal:
         if self.on_paper is not None:
             return None
         query = self._query(spec, epsilon, self.whole)
-        return None if query is None else outcomes(query, self.records.deal(self.parties))
+        if query is not None:
+            return outcomes(query, self.records.deal(self.parties))
+        how = {name: self.asking[name] for name in OF_A_QUERY}
+        federation = self._federation(spec, self.whole, 0)
+        return outcomes_of_study(InTheClear(federation, how), self.question, epsilon)
 
     def size(
         self, spec: str, epsilon: float | str, part: Part, result: Result | None = None
@@ -146,7 +151,10 @@ class Rehearsal:
         if key not in self._queries:
             how = {name: self.asking[name] for name in OF_A_QUERY}
             federation = self._federation(spec, part, 0)
-            self._queries[key] = federation.query(self.question, epsilon, **how)
+            put = federation.understood(self.question, epsilon, **how)
+            self._queries[key] = (
+                federation.query(put, epsilon, **how) if isinstance(put, Statistic) else None
+            )
         return self._queries[key]
 
     def _federation(self, spec: str, part: Part, seed: int) -> Federation:

@@ -3,6 +3,7 @@
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.registry import FIGURES, look_up, named, registered
 from tallyroom.simulation.reproduce import (
+    coverage,
     ecdf_error,
     s0_calibration,
     s0_communication,
@@ -59,6 +60,7 @@ BUNDLED: dict[str, Figure] = {
         s3_error.FIGURE,
         s4_models.FIG1,
         s4_models.FIG2,
+        coverage.FIGURE,
     )
 }
 

@@ -228,7 +228,7 @@ def test_a_curve_asked_again_costs_nothing_and_another_is_refused() -> None:
         assert again.bill.as_json()["total_bytes"] == 0
         smoothed = federation.run(Ecdf(value="score", thresholds=32, smooth="2"), 1)
         assert smoothed.unsmoothed == first.estimate
-        quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9))
+        quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9), strategy="hierarchy")
         assert federation.run(quantile, 1).bill.as_json()["total_bytes"] == 0
         for other in (Ecdf(value="score", thresholds=33), Ecdf(value="score", strategy="tree")):
             with pytest.raises(TallyError, match="0 of 1 is left"):

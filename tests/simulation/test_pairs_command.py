@@ -215,7 +215,7 @@ def test_when_nobody_can_meet_the_run_fails() -> None:
         Federation(parties=2, data="synthetic:scores?n=2", seed=7, dropout=0.5) as federation,
         pytest.raises(RunFailed, match="no pair was completed"),
     ):
-        federation.run(Auc(), "inf", min_parties=1, deadline=2.0)
+        federation.run(Auc(method="pairs"), "inf", min_parties=1, deadline=2.0)
 
 
 def test_own_columns_reach_written_kernels() -> None:

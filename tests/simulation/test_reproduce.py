@@ -139,6 +139,10 @@ COLUMNS = {
     ],
     "s4-fig1": ["data", "model", "fold", "area"],
     "s4-fig2": ["data", "varied", "at", "estimated", "area"],
+    "coverage": [
+        *("question", "records", "epsilon", "runs", "held", "held_low", "held_high"),
+        *("without", "reason"),
+    ],
 }
 
 WORDS = (
@@ -156,8 +160,9 @@ WORDS = (
     "varied",
     "outcome",
     "protocol",
+    *("question", "held", "held_low", "held_high", "reason"),
 )
-"""Columns that are no numbers, or infinite ones."""
+"""Columns that are no numbers, infinite ones, or empty where there is no interval."""
 
 
 def tally_elsewhere(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

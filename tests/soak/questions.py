@@ -58,7 +58,10 @@ _SUMS: list[tuple[Statistic, Truth]] = [
 ]
 _CURVES: list[tuple[Statistic, Truth]] = [
     (Ecdf(value="score", thresholds=16), lambda: _ecdf(16)),
-    (Quantile(value="score", thresholds=16, quantile=(0.5,)), lambda: _first_point_at(0.5, 16)),
+    (
+        Quantile(value="score", thresholds=16, quantile=(0.5,), strategy="hierarchy"),
+        lambda: _first_point_at(0.5, 16),
+    ),
 ]
 _ON_DEMAND: list[tuple[Statistic, Truth]] = [
     (

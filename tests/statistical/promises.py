@@ -64,7 +64,7 @@ WIDER = [
     ("framingham", "mean", AGE, "additive", 1),
     ("framingham", "mean", AGE, "local", 1),
     ("framingham", "ecdf", AGE, "fss", 1),
-    ("framingham", "quantile", AGE, "additive", 1),
+    ("framingham", "quantile", [*AGE, "--strategy=hierarchy"], "additive", 1),
     ("framingham", "roc", CHD, "additive", 1),
     ("framingham", "average-precision", CHD, "additive", 0.1),
     ("framingham", "average-precision", CHD, "additive", 1),
@@ -72,11 +72,11 @@ WIDER = [
     ("framingham", "auc", [*CHD, "--method=curve"], "additive", 0.1),
     ("framingham", "auc", [*CHD, "--method=curve"], "additive", 1),
     ("bank_full", "mean", BANK, "masking", 0.1),
-    ("bank_full", "quantile", BANK, "additive", 1),
+    ("bank_full", "quantile", [*BANK, "--strategy=hierarchy"], "additive", 1),
     ("bank_full", "ecdf", BANK, "additive", 0.1),
     ("bank_full", "quantile", [*BANK, "--quantile=0.9"], "curator", 0.1),
     ("framingham", "histogram", [*AGE, "--delta=1e-6"], "shuffle", 1),
-    ("framingham", "quantile", [*AGE, "--mechanism=max"], "additive", 1),
+    ("framingham", "quantile", [*AGE, "--strategy=max"], "additive", 1),
     ("framingham", "auc", [*CHD, "--parties=4"], "additive", 1),
     ("framingham", "kendall-tau", [*TWO, "--parties=4"], "additive", 1),
     ("framingham", "gini", [*AGE, "--parties=4"], "additive", 0.1),
@@ -94,9 +94,9 @@ def main(folder: str) -> None:
             asked, public = halves(Path(folder) / f"{data}.csv.gz", Path(into))
             given = [f"--data={asked}", f"--epsilon={epsilon}", *words]
             told = promised(name, given, aggregator, public)
-            runs = 8 if "--parties=4" in words or "--mechanism=max" in words else 40
+            runs = 8 if "--parties=4" in words or "--strategy=max" in words else 40
             found = came(name, given, aggregator, runs)
-            more = " ".join(word for word in words if word.startswith(("--m", "--q")))
+            more = " ".join(word for word in words if word.startswith(("--m", "--q", "--st")))
             question = f"`{name} {more}`".replace(" `", "`")
             numbers = f"{told:.3g} | {found:.3g} | {found / told if told else math.nan:.2f}"
             print(f"| {data} | {question} | {aggregator} | {epsilon} | {numbers} |", flush=True)

@@ -341,7 +341,8 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     alone = dataclasses.replace(held, columns=named)
     if isinstance(statistic, Pairs):
         for offers in (Additive.offers, Local.offers):
-            facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
+            whole = Facts.of_one_server(alone.rows, epsilon=Fraction(1))
+            facts = dataclasses.replace(whole, offers=offers)
             assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
         plan = planned(statistic, Facts.of_one_server(alone.rows, 2)).plan

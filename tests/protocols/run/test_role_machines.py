@@ -124,6 +124,7 @@ def test_only_those_who_know_pairs_ask_whether_a_plan_is_of_pairs() -> None:
         "protocols/pairwise/sampling/schedule.py",
         "protocols/statistics/pairwise.py",  # reads what they release
         "protocols/statistics/planned.py",
+        "simulation/in_the_clear.py",
         "simulation/planning/outcomes.py",  # draw what they would release
         "simulation/planning/rehearsal.py",
     }

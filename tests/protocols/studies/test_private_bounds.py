@@ -8,13 +8,15 @@ from scipy import stats
 
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
 from tallyroom.protocols.statistics.estimates import Curve
 from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, Magnitudes
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini, KendallTau
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.conformance import conducted
-from tallyroom.protocols.studies.contract import Answer, Ask
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding
 from tallyroom.protocols.studies.private_bounds import (
     FAILURE,
     PrivateBounds,
@@ -172,6 +174,39 @@ def test_how_many_are_outside_is_told_and_too_many_leave_no_interval() -> None:
     inside = left_out("value", within, bounds_of(within))
     assert inside is not None
     assert not inside.certain
+
+
+def unknown_of(study: PrivateBounds, first: Answer) -> str:
+    """Why the study has no interval after this answer to its first question; empty if it has."""
+    steps = study.steps()
+    next(steps)
+    for _ in study.shares()[1:]:
+        steps.send(first)
+    with pytest.raises(StopIteration) as over:
+        steps.send(Answer.told(3.0, np.array([0.1]), first.records))
+    finding = over.value.value
+    assert isinstance(finding, Finding)
+    return finding.unknown
+
+
+@pytest.mark.parametrize(
+    ("deviation", "statistic", "words"),
+    [
+        (10.0, Mean(), ""),
+        (40.0, Mean(), "noise may hide"),
+        (40.0, Gini(), "noise may hide"),
+        (40.0, Quantile(), ""),
+        (40.0, Ecdf(), ""),
+    ],
+    ids=str,
+)
+def test_what_noise_may_hide_leaves_a_mean_no_interval(
+    deviation: float, statistic: Statistic, words: str
+) -> None:
+    """Of 20,000 records noise of deviation 10 in 10 bins hides about 60, and of 40 about 240."""
+    values = generator.uniform(0, 1024, 20_000)
+    first = counts(values, drawn(deviation, 3), deviation)
+    assert unknown_of(PrivateBounds(statistic), first)[: len("noise may hide")] == words
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -1,88 +1,139 @@
-"""A quantile in two questions: when it is one, what it asks, and how near it comes."""
+"""Quantiles that are looked for: when they are, what is asked, and how near it comes."""
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.loss import PrivacyLoss
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Curve
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.budget import Budget
-from tallyroom.protocols.studies.contract import Answer, Ask, Finding
-from tallyroom.protocols.studies.quantile_zoom import END_SHARES, QuantileZoom, zoomed
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
+from tallyroom.protocols.studies.quantile_zoom import (
+    END_SHARES,
+    QuantileZoom,
+    RankSearch,
+    search_for,
+)
+from tallyroom.protocols.studies.settling import PublicSetting, settled
 from tallyroom.simulation import Federation
 
 ASKED = Quantile(lower=0.0, upper=64.0, quantile=(0.5,), strategy="max", thresholds=64)
 
 
-def asked_as(records: int, quantile: float = 0.5, epsilon: int = 1, unit: int = 1) -> QuantileZoom:
-    study = zoomed(replace(ASKED, quantile=(quantile,)), Fraction(epsilon), records, unit)
-    assert isinstance(study, QuantileZoom)
+def setting(records: int, epsilon: Fraction | None = Fraction(1), **more: Any) -> PublicSetting:
+    where = PublicSetting(True, True, False, 2, records, 1, epsilon)
+    return replace(where, **more)
+
+
+def put_for(asked: Statistic, where: PublicSetting) -> Statistic | Study:
+    return settled(asked, where, {})
+
+
+def search(records: int, quantile: float = 0.5, epsilon: int = 1, unit: int = 1) -> RankSearch:
+    return search_for(replace(ASKED, quantile=(quantile,)), Fraction(epsilon), records, unit)
+
+
+def study_of(found: RankSearch) -> QuantileZoom:
+    """The study whose one search, with what is left for it, is this one."""
+    study = QuantileZoom(found.statistic, found.records, Fraction(1))
+    study.__dict__["searches"] = (found,)
     return study
 
 
-def test_it_is_asked_in_two_where_records_are_enough_for_the_margin() -> None:
+def test_it_is_looked_for_first_where_records_are_enough_for_the_margin() -> None:
     """At ε = 1 the margin is 80·(ln 64 + 5) = 733 ranks, with four times the share 184; there must
     be twice as many records on that side."""
-    study = asked_as(10_000)
-    assert study.margin == 733
-    assert study.ends == (0.4267, 0.5733)
-    assert study.shares() == (Fraction(1, 20), Fraction(19, 20))
-    upper = asked_as(10_000, quantile=0.99)
+    found = search(10_000)
+    assert found.margin == 733
+    assert found.ends == (0.4267, 0.5733)
+    assert found.first_share == Fraction(1, 20)
+    upper = search(10_000, quantile=0.99)
     assert upper.ends == (0.9167,)
-    assert upper.shares()[0] == END_SHARES[0]
-    fewest = asked_as(1000)
+    assert upper.first_share == END_SHARES[0]
+    fewest = search(1000)
     assert fewest.margin == 184
-    assert fewest.shares()[0] == Fraction(1, 5)
-    assert zoomed(ASKED, Fraction(1), 300) is ASKED
-    assert asked_as(6000, unit=6).margin == 1100  # 20·6·(ln 64 + 5), rounded up
-    assert zoomed(ASKED, Fraction(1), 10_000, 14) is ASKED
+    assert fewest.first_share == Fraction(1, 5)
+    assert not search(300).first_share
+    assert search(6000, unit=6).margin == 1100  # 20·6·(ln 64 + 5), rounded up
+    assert not search(10_000, unit=14).first_share
 
 
 def test_with_fewer_it_is_asked_for_itself() -> None:
     """At ε = 1 it must have 2/0.03·(ln 64 + 10) = 944 records on either side, or 567 for a
     twentieth of ε. The second question has a quarter of its cells in the cell that was found."""
     for records, share in ((2000, Fraction(3, 100)), (1500, Fraction(1, 20))):
-        study = asked_as(records)
-        assert study.margin == 0
-        assert study.ends == (0.5,)
-        assert study.shares() == (share, 1 - share)
-        second, _ = answered(study, [12.5])
+        found = search(records)
+        assert found.margin == 0
+        assert found.ends == (0.5,)
+        assert found.first_share == share
+        second, _, _ = answered(found, [12.5])
         assert isinstance(second.statistic, Quantile)
         assert second.statistic.within == (12.0, 13.0)
         assert second.statistic.fanned
         assert second.statistic.thresholds == 64
-        Budget(study, PrivacyLoss.of(Fraction(1)))
-    assert asked_as(10_000, unit=6).shares()[0] == Fraction(1, 20)
-    assert asked_as(1100).margin
+        Budget(study_of(found), PrivacyLoss.of(Fraction(1)))
+    assert search(10_000, unit=6).first_share == Fraction(1, 20)
+    assert search(1100).margin
+
+
+@pytest.mark.parametrize("records", [100, 300, 1500, 10_000])
+@pytest.mark.parametrize("wanted", [(0.5,), (0.1, 0.5, 0.99)], ids=["one", "three"])
+def test_its_questions_share_all_of_epsilon(wanted: tuple[float, ...], records: int) -> None:
+    study = QuantileZoom(replace(ASKED, quantile=wanted), records, Fraction(1))
+    assert sum(study.shares()) == 1
+    listed = study.may_ask()
+    assert tuple(ask.share for ask in listed) == study.shares()
+    Budget(study, PrivacyLoss.of(Fraction(1)))
+
+
+def test_one_or_a_few_are_chosen_where_that_errs_less() -> None:
+    """A curve's counts err by 25/ε ranks with 1024 thresholds; a choice by 4 scales of 2k/ε."""
+    auto = Quantile(lower=0.0, upper=64.0)
+    assert auto.strategy == "auto"
+    for quantiles, chosen in ((1, True), (2, True), (8, False)):
+        asked = replace(auto, quantile=tuple(np.linspace(0.1, 0.9, quantiles).tolist()))
+        assert (put_for(asked, setting(1000)) is not asked) == chosen
+    many = replace(auto, quantile=tuple(np.linspace(0.1, 0.9, 8).tolist()))
+    assert put_for(many, setting(10**6)) is not many  # cells of the curve hold 1000 records each
+    assert put_for(auto, setting(10**6, None)) is auto
+    assert put_for(auto, setting(10**6, choose=False)) is auto
 
 
 def test_nothing_else_is() -> None:
-    several = Quantile(quantile=(0.1, 0.5), strategy="max")
-    curve = Quantile(quantile=(0.5,))
-    for asked in (several, curve, Mean(lower=0.0, upper=1.0)):
-        assert zoomed(asked, Fraction(1), 10**6) is asked
-    assert zoomed(ASKED, None, 10**6) is ASKED
+    curve = Quantile(quantile=(0.5,), strategy="hierarchy")
+    smoothed = Quantile(quantile=(0.5,), smooth="none")
+    few = Quantile(quantile=(0.5,), thresholds=8)
+    nine = replace(ASKED, quantile=tuple(np.linspace(0.1, 0.9, 9).tolist()))
+    inner = replace(ASKED, within=(12.0, 13.0))
+    for asked in (curve, smoothed, few, nine, inner, Mean(lower=0.0, upper=1.0)):
+        assert put_for(asked, setting(10**6)) is asked
+    assert put_for(ASKED, setting(10**6, None)) is ASKED
+    assert put_for(ASKED, setting(10**6, choose=False)) is not ASKED  # it is refused for what it is
 
 
-def answered(study: QuantileZoom, first: list[float]) -> tuple[Ask, Finding]:
-    """What it asks second, and finds, where the ends are told by these numbers."""
-    from tallyroom.protocols.statistics.estimates import Curve
-
-    steps = study.steps()
+def answered(found: RankSearch, first: list[float]) -> tuple[Ask, Ask, Finding]:
+    """What it asks second and third, and finds, where the ends are told by these numbers."""
+    steps = study_of(found).steps()
     asked = next(steps)
     assert isinstance(asked.statistic, Quantile)
-    assert asked.statistic.quantile == study.ends
-    told = Curve(list(study.ends), first) if len(first) > 1 else first[0]
+    assert asked.statistic.quantile == found.ends
+    told = Curve(list(found.ends), first) if len(first) > 1 else first[0]
     second = steps.send(Answer.told(told, np.full(len(first), np.nan), 10_000))
+    third = steps.send(Answer.told(17.25, np.full(1, np.nan), 10_000))
+    counted = Interval(np.ones(1), np.array([17.5]), np.array([21.0]))
     with pytest.raises(StopIteration) as over:
-        steps.send(Answer.told(17.25, np.full(1, np.nan), 10_000))
-    return second, over.value.value
+        steps.send(Answer(18.0, counted, 10_000))
+    return second, third, over.value.value
 
 
 @pytest.mark.parametrize(
@@ -93,21 +144,29 @@ def answered(study: QuantileZoom, first: list[float]) -> tuple[Ask, Finding]:
 def test_the_second_looks_between_the_cells_of_the_first(
     first: list[float], bounds: tuple[float, float]
 ) -> None:
-    study = asked_as(10_000)
-    second, finding = answered(study, first)
+    found = search(10_000)
+    second, third, finding = answered(found, first)
     assert isinstance(second.statistic, Quantile)
     assert second.statistic.within == bounds
     assert second.statistic.bounds == (0.0, 64.0)
     assert second.statistic.quantile == (0.5,)
+    assert isinstance(third.statistic, Quantile)
+    assert (third.statistic.within, third.statistic.strategy) == (bounds, "hierarchy")
+    assert third.statistic.thresholds == 32
     assert finding.estimate == 17.25
-    Budget(study, PrivacyLoss.of(Fraction(1)))
+    assert finding.intervals is not None
+    assert (interval := finding.intervals["noise"]) is not None
+    assert (float(interval.low[0]), float(interval.high[0])) == (
+        17.25,
+        21.0,
+    )  # it holds what is told
 
 
 @pytest.mark.parametrize(("quantile", "bounds"), [(0.02, (0.0, 13.0)), (0.98, (12.0, 64.0))])
 def test_a_side_without_margin_keeps_its_bound(
     quantile: float, bounds: tuple[float, float]
 ) -> None:
-    second, _ = answered(asked_as(10_000, quantile), [12.5])
+    second, _, _ = answered(search(10_000, quantile), [12.5])
     assert isinstance(second.statistic, Quantile)
     assert second.statistic.within == bounds
     assert second.statistic.bounds == (0.0, 64.0)
@@ -165,9 +224,12 @@ def test_it_comes_nearer_than_a_cell_through_real_servers(records: int, cell: fl
         asked = Quantile(value="value", quantile=(0.5,), strategy="max", thresholds=64)
         result = federation.run(asked, 2)
     assert result.statistic == "quantile"
-    assert [each.statistic for each in result.questions] == ["quantile", "quantile"]
+    assert [each.statistic for each in result.questions] == ["quantile"] * 3
     assert result.privacy.epsilon == 2
     assert result.truth == np.quantile(values, 0.5, method="inverted_cdf")
     error = abs(float(result.estimate) - float(result.truth))  # type: ignore[arg-type]
     assert error < 15 * 256 / records + cell
     assert any("looked for around" in note for note in result.notes)
+    assert result.interval is not None
+    truth = float(result.truth)  # type: ignore[arg-type]
+    assert result.interval.low[0] <= truth <= result.interval.high[0]
