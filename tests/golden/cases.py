@@ -395,6 +395,19 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
             row(unit="party", over=ROOMS),
         ],
     ),
+    "cox": (
+        "Cox",
+        {
+            "x": ("x",),
+            "time": "time",
+            "event": "label",
+            "upper": 12.0,
+            "ranges": RANGES[:1],
+            "thresholds": 2,
+            "newton_steps": 2,
+        },
+        [row(over=ROOMS)],
+    ),
     "multinomial-regression": (
         "MultinomialRegression",
         {"attributes": ATTRIBUTES, "target": "shape", "bins": 3},
