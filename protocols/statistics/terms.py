@@ -241,6 +241,8 @@ class OfTerms(ReadsNames, Ranged):
 
     def check_terms(self) -> None:
         """Raises `LocalError` for terms that no regression has."""
+        if len(self.x) > MAX_COLUMNS:
+            raise LocalError(f"a regression has at most {MAX_COLUMNS} terms, not {len(self.x)}")
         terms = {frozenset(each.factors) for each in self._terms}
         if not terms or len(terms) < len(self._terms) or self.target in self.predicting:
             raise LocalError(

@@ -23,7 +23,7 @@ ROW = 34
 
 
 OTHERS = {
-    "pairs": ("auc", "additive", None, "Pairs of parties", "pairs.md"),
+    "pairs": ("gini", "additive", None, "Pairs of parties", "pairs.md"),
     "joint-noise": (
         "mean",
         "additive",

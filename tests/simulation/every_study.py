@@ -5,6 +5,7 @@ import numpy as np
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.cox import Cox
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -23,6 +24,7 @@ DATA = {name: generator.uniform(0.05, 0.95, RECORDS) for name in ("value", "scor
 DATA["label"] = (generator.uniform(size=RECORDS) < DATA["score"]).astype(np.float64)
 
 STUDIES: dict[str, Study | Quantile] = {
+    "cox": Cox(("x",), event="label", time="value", ranges=RANGES[:1], upper=1.0, newton_steps=2),
     "gini-coefficient": GiniCoefficient(lower=0.0, upper=1.0, pairs_per_party="1"),
     "hosmer-lemeshow": HosmerLemeshow(groups=3, thresholds=16),
     "logistic-regression": LogisticRegression(ranges=RANGES[:1]),

@@ -91,8 +91,8 @@ def test_a_curator_rounds_to_1024_steps_or_more() -> None:
 def test_of_pairs_it_covers_which_were_drawn() -> None:
     """Unless all pairs met, which did varies the answer too: it is wider than the noise alone."""
     with Federation(6, data="synthetic:scores?n=60", seed=3) as federation:
-        some = federation.run(Auc(pairs_per_party="3"), 1.0)
-        every = federation.run(Auc(pairs_per_party="all"), 1.0)
+        some = federation.run(Auc(pairs_per_party="3"), 20.0)
+        every = federation.run(Auc(pairs_per_party="all"), 20.0)
     for each in (some, every):
         assert "noise alone" not in each.summary()
         assert "without" not in each.as_json()["interval"]  # type: ignore[operator]

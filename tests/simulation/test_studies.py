@@ -95,13 +95,16 @@ def test_a_mean_with_private_bounds_against_numpy(shape: str) -> None:
     lower, upper = map(float, bounds)
     clipped = float(np.mean(np.clip(values, lower, upper)))
     assert result.noiseless == pytest.approx(clipped, abs=1e-6 * max(1.0, abs(clipped)))
-    assert result.interval is not None
-    asked = result.questions[-1].interval
-    assert asked is not None
-    without = "what clipping to the bounds that were found did"
-    assert result.interval == dataclasses.replace(asked, without=without)
+    asked = result.questions[-1]
+    assert asked.interval is not None
     off = abs(float(result.estimate) - clipped)  # type: ignore[arg-type]
-    assert off <= 12 * result.deviations[0] + 1e-6 * abs(clipped)
+    assert off <= 12 * asked.deviations[0] + 1e-6 * abs(clipped)
+    assert result.interval is not None
+    if np.isfinite(result.interval.errors).all():
+        without = "what clipping to the bounds that were found did"
+        assert result.interval == dataclasses.replace(asked.interval, without=without)
+    else:  # as many records may be outside as matter to the mean, under this noise
+        assert "hide" in result.interval.unknown
     outside = np.count_nonzero((values < lower) | (values > upper))
     assert outside <= 0.1 * len(values)
 

@@ -14,6 +14,7 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.studies import BY_OPTION, Study, study_names
+from tallyroom.protocols.studies.cox import Cox
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
@@ -39,6 +40,7 @@ ASKED: list[Study | Statistic] = [
         ("a", "b"), "label", ranges=("a=0:1", "b=0:1"), newton_steps=3, method="newton"
     ),
     MultinomialRegression(SCHEMA, "y", k=1, gamma=0.5, bins=3),
+    Cox(("a",), time="value", event="label", ranges=("a=0:1",), upper=1.0, newton_steps=2),
     GiniCoefficient(value="value", lower=0.0, upper=1.0, pairs_per_party="1"),
     HosmerLemeshow(groups=4, thresholds=64),
     RocMedians(bins=8, thresholds=64),
@@ -81,7 +83,7 @@ def test_a_conclusion_that_is_changed_is_found_out(index: int) -> None:
 
 @pytest.mark.parametrize(
     ("index", "share", "other"),
-    [(1, "reach_share", 0.5), (2, "fit_share", 0.2), (3, "gamma", 0.9), (5, "gamma", 0.9)],
+    [(1, "reach_share", 0.5), (2, "fit_share", 0.2), (3, "gamma", 0.9), (6, "gamma", 0.9)],
 )
 def test_shares_of_epsilon_that_are_changed_are_found_out(
     index: int, share: str, other: float

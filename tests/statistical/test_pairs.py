@@ -34,7 +34,7 @@ from tests.protocols.pairwise.gathering import (
     owners_of,
 )
 
-BIT = Gini(lower=0.0, upper=1.0, bits=1, pairs_per_party="1")
+BIT = Gini(lower=0.0, upper=1.0, bits=1, pairs_per_party="1", meetings="all")
 """|x − y| of bits: the exclusive or."""
 
 

@@ -113,8 +113,8 @@ def test_its_parameters_go_over_the_wire_and_wrong_ones_are_refused() -> None:
     for changes, words in (
         ({"penalty": -1.0}, "penalty is from"),
         ({"penalty": float("nan")}, "penalty is from"),
-        ({"x": ("label",)}, "none is the label"),
-        ({"x": tuple(f"c{at}" for at in range(70))}, "at most 64 columns"),
+        ({"x": ("label",)}, "none is 'label'"),
+        ({"x": tuple(f"c{at}" for at in range(70))}, "at most 64 terms"),
     ):
         with pytest.raises(LocalError, match=words):
             replace(statistic, **({"ranges": ()} | changes))

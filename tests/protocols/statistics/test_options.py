@@ -45,7 +45,8 @@ def test_what_the_coordinator_fills_in_is_no_option() -> None:
     assert flags(Histogram) == [*bounds, "--weights", "--weight-upper", *of_bins]
     assert flags(Mode) == [*bounds, *of_bins]
     local = ["--bins", "--rounding", "--randomizer"]
-    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", "--outputs", *local]
+    of_pairs = ["--pairs-per-party", "--bits", "--meet", "--meetings", "--outputs"]
+    assert flags(Gini) == [*bounds, *of_pairs, *local]
     assert "--kernel" in flags(Pairwise)
     assert "--value" not in flags(Auc)
     assert {"--score", "--label"} <= set(flags(Auc))
