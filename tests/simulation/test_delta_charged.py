@@ -46,7 +46,7 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
     aggregator: str, statistic: Statistic, options: dict[str, Any], tmp_path: Path
 ) -> None:
     with Federation(
-        parties=10, aggregator=aggregator, data="synthetic:scores?n=1000", store=tmp_path
+        parties=10, aggregator=aggregator, data="synthetic:scores?n=200", store=tmp_path
     ) as federation:
         stated = federation.run(statistic, epsilon=1, **options).privacy.delta
         keepers = ["coordinator", *(f"server-{i}" for i in range(federation.servers))]
