@@ -67,12 +67,12 @@ def test_many_pairs_go_in_parts_that_fit_a_message() -> None:
 
 def test_shares_of_a_total_look_the_same_whatever_it_is() -> None:
     """Either server's share, over fresh transfers, has no bit that leans: each of 64 bits is set in
-    half of 200 runs, within 6.5 standard deviations (a right program fails below 1 in 10^8)."""
+    half of 100 runs, within 6.5 standard deviations (a right program fails below 1 in 10^8)."""
     code = CODES["auc"]
     nothing = np.zeros((3, code.wires), dtype=np.uint8)
-    shares = np.array([ends(code, (nothing, nothing), seed).run() for seed in range(200)])
+    shares = np.array([ends(code, (nothing, nothing), seed).run() for seed in range(100)])
     bits = np.unpackbits(np.ascontiguousarray(shares[:, :, 0]).astype("<u8").view(np.uint8), axis=1)
-    assert np.abs(bits.mean(axis=0) - 0.5).max() < 6.5 * 0.5 / np.sqrt(200)
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 6.5 * 0.5 / np.sqrt(100)
 
 
 # --- a server that weighs the other's bits ---
@@ -130,8 +130,8 @@ def test_the_weights_work_where_nobody_compares(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("liar", [0, 1])
 def test_a_server_that_weighs_is_caught_unless_it_guesses_the_sum(liar: int) -> None:
     """It guesses one bit of the other: it is right about half of the time, and then the total is
-    what it guessed and tells it nothing more. Clopper-Pearson at 1 − 10^-6 over 200 runs."""
-    code, runs, caught = CODES["a bit"], 200, 0
+    what it guessed and tells it nothing more. Clopper-Pearson at 1 − 10^-6 over 100 runs."""
+    code, runs, caught = CODES["a bit"], 100, 0
     for seed in range(runs):
         bit = int(RNG.integers(2))
         bits = [np.zeros((1, 1), dtype=np.uint8), np.zeros((1, 1), dtype=np.uint8)]
