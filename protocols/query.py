@@ -56,7 +56,7 @@ MAX_RECORDS = 1 << 32
 MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_JOINT_COINS = 1 << 27
-"""Of all those noises together, or ANDs, however little is granted: some 6 GB."""
+"""The most coins, or ANDs, of all joint noises together, however small δ is: some 6 GB."""
 ASKING_BYTES = 16
 _ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
@@ -466,7 +466,7 @@ class Query:
 
     @property
     def _of_circuit(self) -> PrivacyLoss:
-        """What it costs that joint noise is near to its law, and not quite that."""
+        """The loss charged because joint noise follows its law only approximately."""
         if self.joint_noise is None or self.epsilon is None:
             return NO_LOSS
         return PrivacyLoss.of(0, self.joint_noise.delta(self.epsilon, self.plan.noises))

@@ -85,7 +85,7 @@ class InconsistentError(PeerError):
 
 
 class DisagreeError(PeerError):
-    """What was computed both ways differs: the other end deviated in one of them."""
+    """The two computations of one result differ: the other end deviated in one of them."""
 
 
 class Side:

@@ -92,7 +92,7 @@ class GaussianTable:
         return Word((*wires, sign), signed=True), Word((sign,))
 
     def probabilities(self) -> NDArray[np.float64]:
-        """What is drawn exactly: P(X = −(2^bits − 1)), …, P(X = 2^bits − 1)."""
+        """The exact law of what is drawn: P(X = −(2^bits − 1)), …, P(X = 2^bits − 1)."""
         sizes = np.array([float(mass) for mass in self.table.masses])
         half = sizes[1:] / 2
         law: NDArray[np.float64] = np.concatenate([half[::-1], sizes[:1], half])

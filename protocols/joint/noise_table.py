@@ -17,12 +17,12 @@ from tallyroom.protocols.garbling.circuit_builder import ONE, ZERO, Builder, Wor
 from tallyroom.protocols.garbling.laplace_circuit import digits_for
 
 LEAST_EXPONENT = -(10**9)
-"""Of chances: that of a value far out is below what decimals hold if nobody says."""
+"""The least exponent of a chance: that of a value far out underflows the default one."""
 
 
 @dataclass(frozen=True)
 class AliasTable:
-    """Of every place, the threshold, below 2^`coin_bits`, and the alias."""
+    """The threshold of every place, below 2^`coin_bits`, and its alias."""
 
     thresholds: tuple[int, ...]
     aliases: tuple[int, ...]

@@ -350,7 +350,7 @@ class ExactRecords(Encoding):
         return vectors.reshape(len(holdings.ids), -1)
 
     def statistic(self, total: Vector) -> float:
-        """Of the records that are there, from the sum of all vectors."""
+        """The statistic of all records that were sent, read off the sum of all vectors."""
         rows = total.view(np.uint64).reshape(-1, self.width).view(np.float64)
         present = rows[rows[:, 0] == 1]
         return self.kernel.truth([np.ascontiguousarray(each) for each in present[:, 1:].T])

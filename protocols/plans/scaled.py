@@ -107,7 +107,7 @@ def sign_changes(scaled: Iterable[ScaledColumn]) -> int:
 
 
 def free_squares(scaled: Iterable[ScaledColumn]) -> int:
-    """Of how many the square is not always 1."""
+    """How many of the columns have a square that is not always 1."""
     return [_marked(each) for each in scaled].count(())
 
 

@@ -36,7 +36,7 @@ Matrix = NDArray[np.float64]
 STEPS = 1 << 20
 """Steps of the grid in 1."""
 MAX_COEFFICIENT = 10.0
-"""Of a scaled term: beyond that, hazards differ by e^20."""
+"""The largest coefficient of a scaled term: with a larger one, hazards differ by over e^20."""
 MAX_POINTS = 1000
 
 
